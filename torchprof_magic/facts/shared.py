@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.facts.time_range import WHOLE
-from torchprof_magic.model.intervals import NO_PARENT
+from torchprof_magic.model.distinct import codes_of, distinct, last_rows
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import numpy.typing as npt
 
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
@@ -55,6 +55,49 @@ def once_for_the_whole(build: Callable[[Trace, TimeRange], Result]) -> OfPart[Re
     return of_part
 
 
+class _EventNames(NamedTuple):
+    """The names of events: each once, their codes, the code of each event, and what was asked by pattern."""
+
+    distinct: pl.DataFrame
+    codes: npt.NDArray[np.uint32]
+    of_events: npt.NDArray[np.uint32]
+    answers: dict[str, BoolArray]
+
+
+@once_per_trace
+def _event_names(trace: Trace) -> _EventNames:
+    names = trace.events["name"]
+    once = distinct(names)
+    return _EventNames(once.cast(pl.String).to_frame("name"), codes_of(once), codes_of(names), {})
+
+
+def ask_event_names(trace: Trace, question: pl.Expr) -> npt.NDArray[np.generic]:
+    """Return the answer to an expression over the text column ``name`` for every event, evaluated once per name."""
+    names = _event_names(trace)
+    return _of_codes(names, names.distinct.select(question).to_series().to_numpy())
+
+
+def is_named(trace: Trace, pattern: str) -> BoolArray:
+    """Return for every event whether its name matches a regular expression somewhere."""
+    names = _event_names(trace)
+    if pattern not in names.answers:
+        names.answers[pattern] = names.distinct["name"].str.contains(pattern).to_numpy()
+    return _of_codes(names, names.answers[pattern])
+
+
+def _of_codes(names: _EventNames, answers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    table = np.zeros(int(names.codes.max(initial=0)) + 1, answers.dtype)
+    table[names.codes] = answers
+    return table[names.of_events]
+
+
+def readable_names(trace: Trace, rows: IntArray, readable: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Return the names of some events as ``readable`` writes them, which is asked once per name."""
+    names = _event_names(trace)
+    at = _of_codes(names, np.arange(len(names.codes)))[rows]
+    return readable(names.distinct["name"])[at]
+
+
 def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:
     """Return the answer to an expression over the text column ``name`` for every row, evaluated once per distinct name.
 
@@ -62,20 +105,20 @@ def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:
     """
     if len(names) == 0:
         return names.cast(pl.String).to_frame("name").select(question).to_series().to_numpy()
-    codes = names.to_physical().to_numpy()
-    row_of = np.full(int(codes.max()) + 1, NO_PARENT, np.int32)
-    row_of[codes] = np.arange(len(codes), dtype=np.int32)
-    used = np.flatnonzero(row_of != NO_PARENT)
-    distinct = names[row_of[used]].cast(pl.String).to_frame("name")
-    answers = distinct.select(question.alias("answer"))["answer"].to_numpy()
-    table = np.zeros(len(row_of), answers.dtype)
-    table[used] = answers
+    codes = codes_of(names)
+    used = last_rows(codes)
+    once = names[used].cast(pl.String).to_frame("name")
+    answers = once.select(question.alias("answer"))["answer"].to_numpy()
+    table = np.zeros(int(codes.max()) + 1, answers.dtype)
+    table[codes[used]] = answers
     return table[codes]
 
 
+@once_per_trace
 def launch_sources(trace: Trace) -> npt.NDArray[np.int32]:
     """Return for each event the row of the call that launched it, or -1."""
     launches = trace.flows.filter(pl.col("kind") == "launch")
     source = np.full(trace.events.height, NO_PARENT, np.int32)
     source[launches["target"].to_numpy()] = launches["source"].to_numpy()
+    source.flags.writeable = False
     return source

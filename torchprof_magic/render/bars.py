@@ -22,6 +22,7 @@ SWATCH_PX = 10
 _HATCH_PX = 4  # from one diagonal line to the next
 # The page's own gray has too little contrast on white, where its ground is not known.
 _PYTHON = "#8b929b"
+_GREY = ("python", "idle")
 
 
 def track_image(parts: Sequence[tuple[str, float]], largest: float) -> str:
@@ -41,20 +42,23 @@ def swatch_image(phase: str) -> str:
 
 def _image(pieces: Sequence[tuple[str, int, int]], width_px: int, height_px: int) -> str:
     # Imported with the first bar, as matplotlib is with the first figure.
-    from PIL import Image, ImageDraw  # noqa: PLC0415
+    from PIL import Image, ImageColor, ImageDraw  # noqa: PLC0415
 
-    image = Image.new("RGBA", (width_px, height_px))
+    # One byte a pixel: 0 is transparent, and each phase has a number.
+    image = Image.new("P", (width_px, height_px))
     draw = ImageDraw.Draw(image)
-    for phase, left, right in pieces:
+    colours: list[int] = [0, 0, 0]
+    for number, (phase, left, right) in enumerate(pieces, 1):
+        colours += ImageColor.getrgb(_PYTHON if phase in _GREY else phase_colour(phase))[:3]
         if right > left:
-            _draw_piece(draw, phase, (left, 0, right - 1, height_px - 1))
+            _draw_piece(draw, phase, number, (left, 0, right - 1, height_px - 1))
+    image.putpalette(colours)
     buffer = io.BytesIO()
-    image.quantize(16).save(buffer, format="png", optimize=True)
+    image.save(buffer, format="png", optimize=True, transparency=0)
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
-def _draw_piece(draw: ImageDraw, phase: str, box: tuple[int, int, int, int]) -> None:
-    colour = _PYTHON if phase == "python" else phase_colour(phase)
+def _draw_piece(draw: ImageDraw, phase: str, colour: int, box: tuple[int, int, int, int]) -> None:
     left, top, right, bottom = box
     if phase == "waiting":
         # Waiting is hatched, as in the page.
@@ -63,6 +67,6 @@ def _draw_piece(draw: ImageDraw, phase: str, box: tuple[int, int, int, int]) -> 
                 if (x + y) % _HATCH_PX < _HATCH_PX // 2:
                     draw.point((x, y), fill=colour)
     elif phase == "idle":
-        draw.rectangle(box, outline=_PYTHON)
+        draw.rectangle(box, outline=colour)
     else:
         draw.rectangle(box, fill=colour)

@@ -84,18 +84,19 @@ def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
     return complete if complete.height else steps
 
 
+@once_per_trace
 def steps_worth(trace: Trace) -> float:
     """Return by how many steps sums over the whole recording are divided; at least 1.
 
     An interrupted step counts for as much of a complete one as it lasted, so that a step which was cut off at the end
     makes the others neither longer nor shorter. If none is complete, each counts as one.
     """
-    frame = trace.steps.select("complete", (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"))
-    complete = frame.filter("complete")["dur_ns"]
-    if len(complete) == 0:
-        return max(1.0, frame.height)
-    parts = (frame.filter(~pl.col("complete"))["dur_ns"] / max(float(complete.mean() or 0), 1.0)).clip(0, 1)  # type: ignore[arg-type]
-    return len(complete) + float(parts.sum())
+    dur_ns = (trace.steps["end_ns"] - trace.steps["start_ns"]).to_numpy()
+    is_complete = trace.steps["complete"].to_numpy()
+    if not is_complete.any():
+        return max(1.0, len(dur_ns))
+    parts = (dur_ns[~is_complete] / max(float(dur_ns[is_complete].mean()), 1.0)).clip(0, 1)
+    return int(is_complete.sum()) + float(parts.sum())
 
 
 def _split_by_phase(trace: Trace) -> dict[str, np.ndarray]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import polars as pl
+import numpy as np
 
+from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 
@@ -35,11 +36,12 @@ def together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArray
     return int(covered_ns(start[other], end[other], window_start, window_end).sum())
 
 
+@once_per_trace
 def device_intervals(trace: Trace) -> list[tuple[int, IntArray, IntArray]]:
     """Return for each device its number and the start and end of everything that ran on it, in ns."""
-    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).with_columns(pl.col("device").fill_null(0))
-    found = []
-    for (device,), rows in work.group_by("device", maintain_order=True):
-        start = rows["start_ns"].to_numpy()
-        found.append((int(device), start, start + rows["dur_ns"].to_numpy()))
-    return sorted(found, key=lambda item: item[0])
+    if not trace.has_device:
+        return []
+    rows = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    device, start_ns, dur_ns = (trace.events[name][rows] for name in ("device", "start_ns", "dur_ns"))
+    number, start, end = device.fill_null(0).to_numpy(), start_ns.to_numpy(), (start_ns + dur_ns).to_numpy()
+    return [(one, start[number == one], end[number == one]) for one in np.unique(number).tolist()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.shared import ask_names, launch_sources
+from torchprof_magic.facts.shared import is_named, launch_sources
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
 
@@ -107,9 +107,9 @@ def _rows(trace: Trace) -> tuple[IntArray, BoolArray]:
     """Return the events that are collectives, and which of them run on the host. Of nested ones, the outermost."""
     events = trace.events
     is_kernel = (events["category"] == "kernel").to_numpy()
-    is_kernel &= ask_names(events["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    is_kernel &= is_named(trace, COLLECTIVE_KERNEL)
     is_range = (events["category"] == "user_annotation").to_numpy()
-    is_range &= ask_names(events["name"], pl.col("name").str.contains(HOST_COLLECTIVE)).astype(np.bool_)
+    is_range &= is_named(trace, HOST_COLLECTIVE)
     inside = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy().astype(np.int64), is_range)
     is_range &= inside[events["parent"].to_numpy()] == NO_PARENT
     row = np.flatnonzero(is_kernel | is_range)
@@ -120,7 +120,7 @@ def _described_by(trace: Trace, row: IntArray, *, on_host: BoolArray) -> IntArra
     """Return for each collective the range of its library and the op with its parameters, -1 for none: two columns."""
     events = trace.events
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy().astype(np.int64)
-    is_range = ask_names(events["name"], pl.col("name").str.contains(COLLECTIVE_RANGE)).astype(np.bool_)
+    is_range = is_named(trace, COLLECTIVE_RANGE)
     has_text = events["collective"].is_not_null().to_numpy()
     host = np.where(on_host, row, launch_sources(trace)[row]).astype(np.int64)
     found = [nearest_marked(parent, depth, marked)[host] for marked in (is_range, has_text)]

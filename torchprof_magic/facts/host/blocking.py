@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, ask_names, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, depth_of, levels
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
 from torchprof_magic.model.vendors import (
@@ -136,11 +136,11 @@ def _kinds(trace: Trace) -> IntArray:
             .otherwise(question)
         )
     is_call = (trace.events["category"] == "runtime").to_numpy()
-    return np.where(is_call, ask_names(trace.events["name"], question), 0).astype(np.int64)
+    return np.where(is_call, ask_event_names(trace, question), 0).astype(np.int64)
 
 
 def _is_graph_launch(trace: Trace) -> BoolArray:
-    return ask_names(trace.events["name"], pl.col("name").str.contains(GRAPH_LAUNCH)).astype(np.bool_)
+    return is_named(trace, GRAPH_LAUNCH)
 
 
 def _first_work_ns(trace: Trace) -> int:
@@ -180,7 +180,7 @@ def _with_full_queue(trace: Trace, nest: HostNest, is_long: BoolArray) -> BoolAr
         return result
     work_end = np.full(trace.events.height, np.iinfo(np.int64).max)
     work_end[calls.row] = calls.work_end_ns
-    is_copy = ask_names(trace.events["name"], pl.col("name").str.contains(COPY_CALL)).astype(np.bool_)[nest.row[long]]
+    is_copy = is_named(trace, COPY_CALL)[nest.row[long]]
     had_ended = work_end[nest.row[long]] <= nest.end_ns[long]
     result[long] = (calls.pending_at(nest.start_ns[long]) >= FULL_QUEUE_CALLS) & ~(is_copy & had_ended)
     return result

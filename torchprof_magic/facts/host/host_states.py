@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_nest import HostNest, Segments, host_nest, inherited, lanes_of, segments_of
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
@@ -77,9 +76,9 @@ def _own_states(trace: Trace) -> IntArray:
     own[(category == "cpu_op").to_numpy()] = DISPATCH
     is_call = (category == "runtime").to_numpy()
     for pattern, state in ((HOST_COLLECTIVE, COMMUNICATION), (COMPILE_NAME, COMPILE), (DATA_NAME, DATA)):
-        matches = ask_names(events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
+        matches = is_named(trace, pattern)
         own[matches & (~is_call | (state == COMPILE))] = state
-    is_profiler = ask_names(events["name"], pl.col("name").str.contains(PROFILER_NAME)).astype(np.bool_)
+    is_profiler = is_named(trace, PROFILER_NAME)
     own[is_profiler & (category == "python_function").to_numpy()] = PROFILER
     blocked = blocking_calls(trace)
     rows = blocked["row"].to_numpy()
@@ -95,7 +94,7 @@ def called_ops(trace: Trace) -> IntArray:
     """
     host, events = host_nest(trace), trace.events
     is_op = (events["category"] == "cpu_op").to_numpy()
-    is_op &= ~ask_names(events["name"], pl.col("name").str.contains(WRAPPER_NAME)).astype(np.bool_)
+    is_op &= ~is_named(trace, WRAPPER_NAME)
     found = np.where(is_op[host.row], np.arange(len(host.row)), NO_PARENT)
     for rows in levels(depth_of(host.parent))[1:]:
         above = found[host.parent[rows]]

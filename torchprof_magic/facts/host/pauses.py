@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
-from torchprof_magic.facts.shared import ask_names
+from torchprof_magic.facts.shared import is_named
 from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.trace import STEP_PATTERN
 
@@ -26,7 +25,7 @@ def longest_pause(trace: Trace, lane: int, start_ns: IntArray, end_ns: IntArray)
     They are of ops or ranges of a thread: what ended last before an interval, and what begins first after it.
     """
     events = trace.events
-    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_)
+    is_step = is_named(trace, STEP_PATTERN)
     row = np.flatnonzero(events["category"].is_in(_MARKS).to_numpy() & (events["lane"] == lane).to_numpy() & ~is_step)
     if len(row) == 0 or len(start_ns) == 0:
         return None

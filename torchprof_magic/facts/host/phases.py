@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.facts.host.host_states import COMPILE_NAME, DATA_NAME
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, is_named, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_RANGE
@@ -57,9 +57,9 @@ def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
     creates_node[trace.flows.filter(pl.col("kind") == "backward")["source"].to_numpy()] = True
     is_forward = creates_node & (phase == UNMARKED)
     phase[is_forward] = PHASES.index("forward")
-    named = _nearest(parent, depth, np.where(is_forward, phase, _names_by_user(events)))
+    named = _nearest(parent, depth, np.where(is_forward, phase, _names_by_user(trace)))
     phase = np.where(phase == UNMARKED, named, phase)
-    phase = np.where(phase == UNMARKED, _defaults(events), phase)
+    phase = np.where(phase == UNMARKED, _defaults(trace), phase)
     phase = _with_device_events(phase, trace)
     phase.flags.writeable = False
     return phase
@@ -69,7 +69,7 @@ def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
 def structural_phases(trace: Trace) -> npt.NDArray[np.int8]:
     """Return the phase that torch's own names indicate for every event, -1 where they indicate none; read-only."""
     events = trace.events
-    found = _nearest(events["parent"].to_numpy(), events["depth"].to_numpy(), _structure(events))
+    found = _nearest(events["parent"].to_numpy(), events["depth"].to_numpy(), _structure(trace))
     found.flags.writeable = False
     return found
 
@@ -80,22 +80,23 @@ def _nearest(parent: npt.NDArray[np.int32], depth: IntArray, marks: npt.NDArray[
     return np.append(marks, np.int8(UNMARKED))[nearest[:-1]]
 
 
-def _structure(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+def _structure(trace: Trace) -> npt.NDArray[np.int8]:
     """Return the phase that torch's own name for each event indicates, or ``UNMARKED``."""
-    marks = ask_names(events["name"], _first_of(_STRUCTURE)).astype(np.int8)
+    events = trace.events
+    marks = ask_event_names(trace, _first_of(_STRUCTURE)).astype(np.int8)
     marks[(events["fwd_thread"].fill_null(0) > 0).to_numpy() & (marks == UNMARKED)] = PHASES.index("backward")
     is_frame = (events["category"] == "python_function").to_numpy()
     is_users = (events["category"] == "user_annotation").to_numpy()
     backward = PHASES.index("backward")
-    own_ranges = ask_names(events["name"], pl.col("name").str.contains(_ENGINE_RANGE)).astype(np.bool_)
+    own_ranges = is_named(trace, _ENGINE_RANGE)
     is_wrong = (is_frame & (marks != PHASES.index("compile"))) | (is_users & (marks == backward) & ~own_ranges)
     return np.where(is_wrong, np.int8(UNMARKED), marks)
 
 
-def _names_by_user(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+def _names_by_user(trace: Trace) -> npt.NDArray[np.int8]:
     """Return the phase that the user's own name for an annotation indicates, or ``UNMARKED``."""
-    marks = ask_names(events["name"], _first_of(_USERS)).astype(np.int8)
-    return np.where((events["category"] == "user_annotation").to_numpy(), marks, np.int8(UNMARKED))
+    marks = ask_event_names(trace, _first_of(_USERS)).astype(np.int8)
+    return np.where((trace.events["category"] == "user_annotation").to_numpy(), marks, np.int8(UNMARKED))
 
 
 def _first_of(rules: tuple[tuple[str, str], ...]) -> pl.Expr:
@@ -106,10 +107,10 @@ def _first_of(rules: tuple[tuple[str, str], ...]) -> pl.Expr:
     return expression
 
 
-def _defaults(events: pl.DataFrame) -> npt.NDArray[np.int8]:
+def _defaults(trace: Trace) -> npt.NDArray[np.int8]:
     """Return forward for ops and annotations, and for runtime calls directly inside one, which are part of it."""
-    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN))
-    is_op = events["category"].is_in(("cpu_op", "user_annotation")).to_numpy() & ~is_step.astype(np.bool_)
+    events = trace.events
+    is_op = events["category"].is_in(("cpu_op", "user_annotation")).to_numpy() & ~is_named(trace, STEP_PATTERN)
     parent = events["parent"].to_numpy()
     is_call = (events["category"] == "runtime").to_numpy() & (parent >= 0)
     is_forward = is_op | (is_call & is_op[parent])

@@ -29,7 +29,7 @@ from torchprof_magic.facts.host.host_states import (
     thread_timelines,
 )
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events, structural_phases
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.trace import STEP_PATTERN
@@ -121,7 +121,7 @@ def idle_of_steps(trace: Trace) -> IntArray:
 def lanes_of_steps(trace: Trace) -> IntArray:
     """Return the thread of each step, that of its range; -1 if it has none."""
     events, steps = trace.events, trace.steps
-    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_)
+    is_step = is_named(trace, STEP_PATTERN)
     is_step &= (events["category"] == "user_annotation").to_numpy()
     rows = np.flatnonzero(is_step)
     rows = rows[np.argsort(events["start_ns"].to_numpy()[rows], kind="stable")]
@@ -194,7 +194,7 @@ def _is_set_up(trace: Trace) -> BoolArray:
 
 def _is_sleep(trace: Trace, cause: IntArray) -> BoolArray:
     events, nest = trace.events, host_nest(trace)
-    is_sleep = ask_names(events["name"], pl.col("name").str.contains(SLEEP_NAME)).astype(np.bool_)
+    is_sleep = is_named(trace, SLEEP_NAME)
     is_sleep &= (events["category"] == "python_function").to_numpy()
     return np.append(is_sleep[nest.row], False)[cause]
 

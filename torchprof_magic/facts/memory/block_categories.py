@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASES, structural_phases
 from torchprof_magic.facts.memory.blocks import NONE, Blocks, memory_blocks, tagged_category
 from torchprof_magic.facts.ops.calls import nest_among, ops_around
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.model.intervals import depth_of, levels, nearest_marked
 from torchprof_magic.model.trace import MEMORY_CATEGORIES
@@ -96,7 +95,7 @@ def _judged(trace: Trace, blocks: Blocks, chosen: IntArray) -> IntArray:
 def _optimizer_steps(trace: Trace) -> IntArray:
     """Return the range of ``Optimizer.step`` around each event, a row of events, or -1."""
     events = trace.events
-    is_step = ask_names(events["name"], pl.col("name").str.contains(_STEP)).astype(np.bool_)
+    is_step = is_named(trace, _STEP)
     is_step &= (events["category"] != "python_function").to_numpy()
     found = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_step)
     return found[:-1].astype(np.int64)
@@ -104,8 +103,7 @@ def _optimizer_steps(trace: Trace) -> IntArray:
 
 def _is_made_by_user(trace: Trace, inner: IntArray, outer: IntArray) -> BoolArray:
     """Return whether an op that makes a new tensor was called by the user's code, outside of modules."""
-    events = trace.events
-    is_factory = ask_names(events["name"], pl.col("name").str.contains(_FACTORY)).astype(np.bool_)
+    is_factory = is_named(trace, _FACTORY)
     found = np.append(is_factory, False)[outer] & np.append(is_factory, False)[inner]
     rows = np.flatnonzero(found)
     if len(rows):

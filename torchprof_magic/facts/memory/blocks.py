@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, once_per_trace
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
@@ -266,7 +266,7 @@ def _replaced(trace: Trace, older: pl.DataFrame, seen: pl.DataFrame) -> IntArray
 def _cleared_rows(trace: Trace) -> IntArray:
     """Return the first row of memory after each end of a ``zero_grad`` of an optimizer, in order."""
     events = trace.events
-    is_clearing = ask_names(events["name"], pl.col("name").str.starts_with(_CLEARING)).astype(np.bool_)
+    is_clearing = ask_event_names(trace, pl.col("name").str.starts_with(_CLEARING)).astype(np.bool_)
     ends = np.sort((events["start_ns"] + events["dur_ns"]).to_numpy()[is_clearing])
     return np.searchsorted(trace.memory["time_ns"].to_numpy(), ends)
 

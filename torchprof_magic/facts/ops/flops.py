@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.ops.calls import op_rows
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, MAX_SUM
 
@@ -172,7 +172,7 @@ def flops_of_events(trace: Trace) -> pl.Series:
     An op inside another one with known FLOPs has none of its own, so the sum counts each operation once.
     """
     events = trace.events
-    has_formula = ask_names(events["name"], pl.col("name").is_in(list(FORMULAS))).astype(np.bool_)
+    has_formula = ask_event_names(trace, pl.col("name").is_in(list(FORMULAS))).astype(np.bool_)
     rows = np.flatnonzero(has_formula & ((events["category"] == "cpu_op") & events["shapes"].is_not_null()).to_numpy())
     found = _flops_of_calls(events.select(_CALL)[rows])
     is_known = found.is_not_null().to_numpy()

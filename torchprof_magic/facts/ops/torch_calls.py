@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.ops.calls import nest_among, ops_around
 from torchprof_magic.facts.ops.flops import flops_of_events
 from torchprof_magic.facts.ops.torch_stacks import own_stacks, with_forward_stacks
-from torchprof_magic.facts.shared import ask_names, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, launch_sources, once_per_trace
 from torchprof_magic.facts.sums import running_sum
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, nest, nesting_order, self_time
 from torchprof_magic.model.vendors import DEVICE_MEMORY
@@ -96,7 +96,7 @@ def _host_calls(trace: Trace) -> pl.DataFrame:
 def _host_rows(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the rows of the host's events in nesting order by torch's threads, and the op around each or -1."""
     events = trace.events
-    is_hidden = ask_names(events["name"], pl.col("name").is_in(_HIDDEN)).astype(np.bool_)
+    is_hidden = ask_event_names(trace, pl.col("name").is_in(_HIDDEN)).astype(np.bool_)
     row = np.flatnonzero(events["category"].is_in(_ON_HOST).to_numpy() & ~is_hidden)
     op = _op_around(trace, row)
     start, dur = (events[name].to_numpy()[row].astype(np.int64) for name in ("start_ns", "dur_ns"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, nearest_marked
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def forward_of_events(trace: Trace) -> IntArray:
     parent = events["parent"].to_numpy().astype(np.int64)
     forward = np.full(events.height + 1, NO_PARENT, np.int64)
     forward[target] = source
-    is_range = ask_names(events["name"], pl.col("name").str.contains(_RANGE_OF_NODE)).astype(np.bool_)
+    is_range = is_named(trace, _RANGE_OF_NODE)
     above = parent[target]
     in_range = (above >= 0) & np.append(is_range, False)[above]
     forward[above[in_range]] = source[in_range]

@@ -11,6 +11,7 @@ import polars as pl
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
 from torchprof_magic.facts.shared import launch_sources, once_per_trace
 from torchprof_magic.facts.source.script_modules import module_of_ops
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import (
     NO_PARENT,
     BoolArray,
@@ -151,13 +152,14 @@ def is_users_file(files: pl.Series) -> BoolArray:
 
     torch writes paths relative to the folder of installed packages.
     """
-    distinct = files.unique().drop_nulls().cast(pl.String)
-    short = distinct.str.replace(_INSTALLED, "").str.replace(_STANDARD, "")
+    once = distinct(files).cast(pl.String)
+    short = pl.col("file").str.replace(_INSTALLED, "").str.replace(_STANDARD, "")
     top = short.str.extract(r"^([^/\\(]+)").str.replace(r"\.py$", "").fill_null("")
-    machinery = {*_MACHINERY, *sys.stdlib_module_names}
-    is_machinery = top.is_in(list(machinery)) | short.str.contains(_OWN_FOLDER)
-    is_machinery |= distinct.str.contains(_BUILT_IN) | distinct.str.contains(_GENERATED)
-    users = distinct.filter(~is_machinery)
+    is_machinery = top.is_in([*_MACHINERY, *sys.stdlib_module_names]) | short.str.contains(_OWN_FOLDER)
+    is_machinery |= pl.col("file").str.contains(_BUILT_IN) | pl.col("file").str.contains(_GENERATED)
+    users = once.to_frame("file").filter(~is_machinery)["file"]
+    if len(users) == 0:
+        return np.zeros(len(files), np.bool_)
     return files.cast(pl.String).is_in(users.implode()).fill_null(value=False).to_numpy()
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.host.distortion import LEAST_PLAIN_STEPS, find_distortion
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Spans
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
@@ -160,7 +160,7 @@ def rows_named(trace: Trace, pattern: str, *categories: str) -> IntArray:
     Older versions of torch write annotations as ops.
     """
     events, chosen = trace.events, chosen_steps(trace)
-    fits = ask_names(events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
+    fits = is_named(trace, pattern)
     rows = np.flatnonzero(fits & events["category"].is_in(categories or ("cpu_op",)).to_numpy())
     start = events["start_ns"].to_numpy()[rows]
     at = np.searchsorted(chosen.start_ns, start, side="right") - 1

@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.memory.block_categories import block_categories
 from torchprof_magic.facts.memory.blocks import NONE, memory_blocks
-from torchprof_magic.facts.shared import ask_names
+from torchprof_magic.facts.shared import is_named
 from torchprof_magic.findings.savings.lower_peak import Curve, Removal
 from torchprof_magic.findings.savings.saving import Saving
 from torchprof_magic.model.intervals import nearest_marked
@@ -89,7 +89,7 @@ def _between(times: IntArray, first: int, last: int) -> IntArray:
 
 
 def _named(trace: Trace, pattern: str) -> BoolArray:
-    return ask_names(trace.events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
+    return is_named(trace, pattern)
 
 
 def _unneeded(trace: Trace, curve: Curve, gradients: IntArray, windows: _Windows) -> Removal:

@@ -16,7 +16,7 @@ from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CA
 from torchprof_magic.facts.host.pauses import longest_pause
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, lanes_of_steps, step_pieces
-from torchprof_magic.facts.shared import ask_names, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.facts.sums import sum_by
@@ -154,7 +154,7 @@ def host_account(trace: Trace) -> Account:
     is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
     tiny_ns = _tiny_op_ns(trace)
     length = np.append(nest.end_ns - nest.start_ns, tiny_ns)[named]
-    moves = ask_names(trace.events["name"], pl.col("name").str.contains(MOVING_OP)).astype(np.bool_)
+    moves = is_named(trace, MOVING_OP)
     is_moving = np.append(moves[nest.row], False)[pieces.cause]
     is_tiny = is_ops & (length < tiny_ns)
     drives = is_tiny | (pieces.phase == PHASES.index("python"))
@@ -226,7 +226,7 @@ def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
     start = work["start_ns"].to_numpy()
     end = start + work["dur_ns"].to_numpy()
     is_kernel = (work["category"] == "kernel").to_numpy()
-    is_collective = ask_names(trace.events["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    is_collective = is_named(trace, COLLECTIVE_KERNEL)
     is_comm = is_kernel & is_collective[row]
     busy = _covered(start, end, chosen)
     computes = is_kernel & ~is_comm
@@ -355,7 +355,7 @@ def _cause_of(trace: Trace, kind: str, parts: _Parts, is_part: BoolArray) -> Cau
 @once_per_trace
 def _is_step(trace: Trace) -> BoolArray:
     """Return which events are ranges of steps; with one more entry for event -1."""
-    return np.append(ask_names(trace.events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_), False)
+    return np.append(is_named(trace, STEP_PATTERN), False)
 
 
 def _name_codes(trace: Trace, row: IntArray) -> IntArray:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.distortion import find_distortion
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import ask_names, is_named, once_per_trace
 from torchprof_magic.model.intervals import merge
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -53,7 +53,7 @@ def diagnose(trace: Trace) -> tuple[Problem, ...]:
 
 
 def _matching(trace: Trace, pattern: str) -> pl.DataFrame:
-    matches = ask_names(trace.events["name"], pl.col("name").str.contains(pattern)).astype(np.bool_)
+    matches = is_named(trace, pattern)
     return trace.events.filter(pl.Series(matches))
 
 

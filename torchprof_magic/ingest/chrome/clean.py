@@ -9,6 +9,7 @@ import polars as pl
 from torchprof_magic.ingest.chrome.async_ranges import with_async_ranges
 from torchprof_magic.ingest.findings import example_of, value_text
 from torchprof_magic.ingest.json.schema import MAX_TIME_NS
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.meta import MAX_TEXT
 from torchprof_magic.model.trace import MAX_JSON_CHARS, MAX_NAME_CHARS, MAX_SUM
 
@@ -116,7 +117,7 @@ def _with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """
     if "json.bad_escape" not in findings.counts:
         return spans
-    names = spans["name"].unique()
+    names = distinct(spans["name"])
     broken = names.filter(names.cast(pl.String).str.contains(_CONTROL))
     if len(broken) == 0:
         return spans
@@ -154,17 +155,21 @@ def _without_long_json(frame: pl.DataFrame, columns: tuple[str, ...], findings: 
 
 def _long_texts(values: pl.Series, max_chars: int) -> pl.Series:
     """Return the distinct texts that are too long."""
-    distinct = values.unique()
-    texts = distinct.cast(pl.String)
+    if values.null_count() == len(values):  # as most columns are, in most files
+        return values.clear()
+    texts_once = distinct(values)
+    texts = texts_once.cast(pl.String)
     # The number of bytes is stored with a text, the number of characters is not.
     longest = texts.str.len_bytes().max()
     if not isinstance(longest, int) or longest <= max_chars:
-        return distinct.clear()
-    return distinct.filter(texts.str.len_chars() > max_chars)
+        return texts_once.clear()
+    return texts_once.filter(texts.str.len_chars() > max_chars)
 
 
 def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, findings: Findings) -> pl.DataFrame:
     """Return the rows whose time is known and close to that of the others."""
+    if frame.height == 0:
+        return frame
     time = pl.col(column)
     timed = _kept(frame, time.is_between(-MAX_TIME_NS, MAX_TIME_NS).fill_null(value=False), "chrome.no_time", findings)
     if middle_ns is None:
@@ -174,6 +179,8 @@ def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, finding
 
 def _with_durations(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """Return the events with implausible durations set to 0."""
+    if spans.height == 0:
+        return spans
     dur = pl.col("dur_ns")
     longest_ns = _largest(spans["dur_ns"], LONGEST_NS)
     counts = spans.select(
@@ -212,6 +219,8 @@ def _largest(values: pl.Series, usual: int) -> int:
 
 
 def _kept(frame: pl.DataFrame, is_good: pl.Expr, code: str, findings: Findings) -> pl.DataFrame:
+    if frame.height == 0:
+        return frame
     good = frame.select(is_good.alias("good"))["good"]
     if good.all():
         return frame

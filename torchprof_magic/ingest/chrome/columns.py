@@ -135,17 +135,22 @@ def _as_text(values: Sequence[object]) -> pl.Series:
     return pl.Series([_whole(value) for value in values], dtype=pl.String)
 
 
+def no_text(count: int) -> pl.Series:
+    """Return so many missing texts."""
+    return pl.Series([None], dtype=TEXT).new_from_index(0, count)
+
+
 def optional_text(values: Sequence[object]) -> pl.Series:
     """Return texts with many repetitions as categories, null where missing."""
     if values.count(None) == len(values):
-        return pl.Series([None], dtype=TEXT).new_from_index(0, len(values))
+        return no_text(len(values))
     return _as_text(values).cast(TEXT)
 
 
 def raw_text(values: Sequence[Raw]) -> pl.Series:
     """Return JSON fragments as categories, because they repeat a lot; null where missing."""
     if values.count(NO_RAW) == len(values):
-        return pl.Series([None], dtype=TEXT).new_from_index(0, len(values))
+        return no_text(len(values))
     text = fragments(values)
     return text.set(text == "", None).cast(TEXT)
 
@@ -156,7 +161,7 @@ def json_arrays(*members: Sequence[Raw], blanks: str = r"\s") -> pl.Series:
     ``blanks`` are what indented files have between the values; texts with spaces keep them if it leaves those out.
     """
     if members[0].count(NO_RAW) == len(members[0]):
-        return pl.Series([None], dtype=TEXT).new_from_index(0, len(members[0]))
+        return no_text(len(members[0]))
     texts = pl.DataFrame({str(place): fragments(values) for place, values in enumerate(members)})
     each = [pl.when(pl.col(name) == "").then(pl.lit("null")).otherwise(pl.col(name)) for name in texts.columns]
     array = pl.format(f"[{','.join('{}' for _ in each)}]", *each).str.replace_all(blanks, "")

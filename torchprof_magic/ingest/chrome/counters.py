@@ -115,6 +115,8 @@ def with_devices(counters: pl.DataFrame, places: pl.DataFrame, processes: pl.Dat
     that of the device whose work is in the same process, or the only device at work if the process is named NPU or so.
     A process of the host is none of a device.
     """
+    if counters.height == 0:
+        return counters.with_columns(pl.lit(None, pl.Int32).alias("device"))
     number = pl.col("pid").cast(pl.Int32, strict=False)
     is_work = pl.col("category").is_in(DEVICE_CATEGORIES)
     work = places.filter(is_work).select("pid", pl.coalesce("device", number).fill_null(0).alias("worked"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def with_steps_moved_back(spans: pl.DataFrame, places: pl.DataFrame, findings: F
 
     Only files with Python calls are looked at. ``places`` has the lanes.
     """
-    names = spans["name"].unique()
+    names = distinct(spans["name"])
     steps = names.filter(names.cast(pl.String).str.contains(STEP_PATTERN))
     if len(steps) < _LEAST_STEPS or not (places["category"].cast(pl.String) == "python_function").any():
         return spans

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import nest, nesting_order
 from torchprof_magic.model.trace import STEP_PATTERN
 
@@ -42,7 +43,7 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
 
 def with_step_annotations(events: pl.DataFrame) -> pl.DataFrame:
     """Return the events with ``ProfilerStep#N`` as an annotation; old files and those of Ascend call it an operator."""
-    names = events["name"].unique()
+    names = distinct(events["name"])
     steps = names.filter(names.cast(pl.String).str.contains(STEP_PATTERN))
     if len(steps) == 0:
         return events

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.trace import TEXT
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _WITH_OVERLOAD = r"^(\w+::\w+)\.(\w+)$"
 def with_overloads(columns: Columns) -> Columns:
     """Return the columns of one file with the names of ops and their overloads apart; null where there is none."""
     spans = columns.spans
-    names = spans["name"].unique().cast(pl.String)
+    names = distinct(spans["name"]).cast(pl.String)
     if not names.str.contains(_TELLS).any():
         return columns._replace(spans=spans.with_columns(pl.lit(None, TEXT).alias("overload")))
     parts = pl.DataFrame({"whole": names}).filter(pl.col("whole").str.contains(_WITH_OVERLOAD))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import IntArray, levels, nest, nesting_order
 from torchprof_magic.model.own_frames import BUILTIN, OWN_FRAME, RECORDING_FRAME, STAND_IN_FRAME
 
@@ -45,7 +46,7 @@ def _hidden(frames: pl.DataFrame, lane: IntArray) -> np.ndarray:
 
 def _named(names: pl.Series, asked: pl.Expr) -> np.ndarray:
     """Return which names are as asked; each different name is looked at once."""
-    distinct = names.unique()
-    known = pl.DataFrame({"name": distinct.cast(pl.String)}).select(asked.fill_null(value=False)).to_series()
-    found: np.ndarray = names.is_in(distinct.filter(known).implode()).fill_null(value=False).to_numpy().copy()
+    once = distinct(names)
+    known = pl.DataFrame({"name": once.cast(pl.String)}).select(asked.fill_null(value=False)).to_series()
+    found: np.ndarray = names.is_in(once.filter(known).implode()).fill_null(value=False).to_numpy().copy()
     return found

@@ -15,6 +15,7 @@ from torchprof_magic.ingest.chrome.columns import (
     integers,
     json_arrays,
     labels,
+    no_text,
     optional_text,
     plain_text,
     raw_text,
@@ -102,13 +103,18 @@ def _is_allocation(event: Event) -> bool:
 
 def _concrete_inputs(events: list[Event], args: list[Args]) -> pl.Series:
     # Those of all ops would take as much memory as their shapes, and nothing needs them.
+    if frozenset(CONVOLUTIONS).isdisjoint(event.name for event in events):
+        return no_text(len(events))
     pairs = zip(events, args, strict=True)
     return raw_text([arg.concrete_inputs if event.name in CONVOLUTIONS else NO_RAW for event, arg in pairs])
 
 
 def _collectives(args: list[Args]) -> pl.Series:
+    names = [arg.collective_name for arg in args]
+    if names.count(NO_RAW) == len(names):  # as in most files: the other members are not looked for
+        return no_text(len(names))
     return json_arrays(
-        [arg.collective_name for arg in args],
+        names,
         [arg.elements_in for arg in args],
         [arg.elements_out for arg in args],
         [arg.element_type for arg in args],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.trace import FRAME_COLUMNS, MAX_SUM
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _checks(frame: pl.DataFrame, name: str, column: FrameColumn, heights: Mappin
 
 def _is_short(values: pl.Series, max_chars: int) -> bool:
     """Return whether no text is longer; each category is looked at once."""
-    texts = values if values.dtype == pl.String else values.unique().cast(pl.String)
+    texts = values if values.dtype == pl.String else distinct(values).cast(pl.String)
     # The number of bytes is stored with a text, the number of characters is not.
     return bool((texts.str.len_bytes() <= max_chars).all() or (texts.str.len_chars() <= max_chars).all())
 

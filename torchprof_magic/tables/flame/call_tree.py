@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
-from torchprof_magic.facts.shared import ask_names, launch_sources, once_for_the_whole, once_per_trace
+from torchprof_magic.facts.shared import ask_names, launch_sources, once_for_the_whole, once_per_trace, readable_names
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, backward_under_forward, host_boxes, site_names
 from torchprof_magic.facts.source.places import MODULE_FRAME, is_users_file
 from torchprof_magic.facts.sums import sum_by
@@ -208,9 +209,7 @@ def _with_owners(names: pl.Series, kind: IntArray) -> IntArray:
 
 def event_names(trace: Trace, rows: IntArray) -> pl.Series:
     """Return the names of events as text, readable in the notebook."""
-    name = trace.events["name"].cast(pl.String)[rows]
-    distinct = name.unique()  # a trace has millions of rows but few names
-    return name.replace_strict(distinct, _readable(distinct, trace.meta), return_dtype=pl.String)
+    return readable_names(trace, rows, partial(_readable, meta=trace.meta))
 
 
 def _readable(name: pl.Series, meta: Meta) -> pl.Series:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.ops.calls import nest_among
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.model.intervals import IntArray, covered_ns, self_time
 from torchprof_magic.model.shapes import Column, Table
@@ -107,7 +107,7 @@ def _launches(trace: Trace) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return the rows of launches and of kernels by start, and for each launch its kernel's place, -1 for none."""
     events = trace.events
     start, correlation = events["start_ns"].to_numpy(), events["correlation"].fill_null(-1).to_numpy()
-    is_launch = ask_names(events["name"], pl.col("name").str.contains(LAUNCH)).astype(np.bool_)
+    is_launch = is_named(trace, LAUNCH)
     launch = np.flatnonzero(is_launch & (events["category"] == "runtime").to_numpy())
     kernel = np.flatnonzero((events["category"] == "kernel").to_numpy())
     launch, kernel = (rows[np.argsort(start[rows], kind="stable")] for rows in (launch, kernel))

@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table
@@ -103,7 +103,7 @@ def loaders_table(trace: Trace) -> Table:
 
 def fetch_rows(trace: Trace) -> IntArray:
     """Return the rows of the fetches that begin within the recorded steps."""
-    matches = ask_names(trace.events["name"], pl.col("name").str.contains(_FETCH)).astype(np.bool_)
+    matches = is_named(trace, _FETCH)
     row = np.flatnonzero(matches)
     start, windows = trace.events["start_ns"].to_numpy()[row], windows_of(trace)
     at = np.searchsorted(windows.start_ns, start, side="right") - 1
@@ -113,7 +113,7 @@ def fetch_rows(trace: Trace) -> IntArray:
 
 def has_workers(trace: Trace, rows: IntArray) -> BoolArray:
     """Return for which fetches worker processes load the batches."""
-    matches = ask_names(trace.events["name"], pl.col("name").str.contains(_HAS_WORKERS)).astype(np.bool_)
+    matches = is_named(trace, _HAS_WORKERS)
     return matches[rows]
 
 

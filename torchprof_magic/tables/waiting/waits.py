@@ -11,7 +11,7 @@ from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.blocking import RULE, RULES, blocking_calls
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
-from torchprof_magic.facts.shared import ask_names, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events, places_of
 from torchprof_magic.model.intervals import IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table
@@ -125,7 +125,7 @@ def _causes(trace: Trace, rows: IntArray) -> list[pl.Series]:
     names = events["name"].cast(pl.String)
     index = indexes_of(nest, rows)
     category = events["category"]
-    is_step = ask_names(events["name"], pl.col("name").str.contains(STEP_PATTERN)).astype(np.bool_)
+    is_step = is_named(trace, STEP_PATTERN)
     is_op = (category == "cpu_op").to_numpy()[nest.row]
     is_annotation = ((category == "user_annotation").to_numpy() & ~is_step)[nest.row]
     lanes = events["lane"].to_numpy()[rows]

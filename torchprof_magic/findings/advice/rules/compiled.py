@@ -20,6 +20,7 @@ from torchprof_magic.findings.advice.times import (
     step_ns,
 )
 from torchprof_magic.findings.verdict.accounts import chosen_steps
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def recompiles(trace: Trace) -> list[Advice]:
 
 def _compiles_again(trace: Trace) -> bool:
     """Return whether something is compiled that had been compiled before."""
-    names = trace.events["name"].unique().cast(pl.String)
+    names = distinct(trace.events["name"]).cast(pl.String)
     return bool(names.str.contains(_COMPILE_ID).any())
 
 

@@ -10,6 +10,7 @@ from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.times import each, ns_in_steps, within_steps
 from torchprof_magic.findings.verdict.accounts import device_account
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.units import format_count, format_ns, format_ratio
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
 from torchprof_magic.tables.waiting.queue import launch_totals
@@ -58,5 +59,5 @@ def small_kernels(trace: Trace) -> Advice | None:
 
 def _is_compiled(trace: Trace, account: Account) -> bool:
     """Return whether graphs run already, or code is being compiled or loaded."""
-    names = trace.events["name"].unique().cast(pl.String)
+    names = distinct(trace.events["name"]).cast(pl.String)
     return bool(names.str.contains(GRAPH_LAUNCH).any()) or account.share("compile", "initialisation") > MOST_COMPILING
