@@ -39,7 +39,7 @@ from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.units import print_text
 from torchprof_magic.options import keep_options, profile_options
-from torchprof_magic.render.display import can_be_asked, has_front_end, show
+from torchprof_magic.render.display import can_be_asked, has_front_end, import_what_shows, show
 from torchprof_magic.report import rules
 from torchprof_magic.run.conductor import Run
 from torchprof_magic.run.messages import say
@@ -191,6 +191,8 @@ class TorchProfMagics(Magics, FlagDefaults):
             )
         except TorchProfError as exc:
             raise UsageError(str(exc)) from None
+        if not flags["quiet"]:
+            import_what_shows(self.shell, flags["display"])
         if compiled.flaw is not None:
             run.session.parts.fail(MARKED_LOOP, compiled.flaw)
         return _Cell(flags, compiled, run, bar)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from IPython import get_ipython
@@ -50,6 +52,18 @@ def show_here(report: Showable) -> None:
     if not has_front_end(shell):
         print()  # noqa: T201 - a terminal has printed ``Out[1]: `` in this line, which would shift the columns
     show(report, shell)
+
+
+def import_what_shows(shell: InteractiveShell, mode: str) -> None:
+    """Import what reads and shows a report before the cell runs, so that its end does not wait for that.
+
+    What cannot be imported is missed, and said, when it is needed.
+    """
+    if mode in ("none", "text") or not has_front_end(shell):
+        return
+    for module in ("numpy.ma", "PIL.PngImagePlugin", "PIL.ImageDraw", "torchprof_magic.render.widget"):
+        with suppress(Exception):
+            import_module(module)
 
 
 def has_front_end(shell: InteractiveShell) -> bool:

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import platform
+import re
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -139,9 +140,13 @@ def _activity(name: str, options: ProfileOptions) -> Any:
     return {activity: list(types) if isinstance(types, tuple) else types}
 
 
+# Modules are timed without torch, too; and each cycle has a file of its own, so the events of none are lost.
+_NO_NEWS = re.compile(r"with_modules is deprecated|(Warning: )?Profiler clears events at the end of each cycle")
+
+
 def is_news(warning: str) -> bool:
     """Return whether a warning of torch tells the user something about this recording."""
-    return not warning.startswith("with_modules is deprecated")  # modules are timed without torch, too
+    return not _NO_NEWS.match(warning)
 
 
 def _experimental_config(options: ProfileOptions) -> Any:
