@@ -3,7 +3,8 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,12 +12,26 @@ from torch import nn
 
 from torchprof_magic.capture.watch.holders import find_holders
 
-kept_here: dict[str, Any] = {}
-PLACE = f"{__name__}.kept_here"
-
-
+MODULE = "module_of_the_user"
+PLACE = f"{MODULE}.kept_here"
+SOURCE = """
+kept_here = {}
 class Keeper:
-    values: list[Any] = []  # noqa: RUF012 - a class that keeps too much
+    values = []
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a module that keeps things. The search does not see this one, which was there before the tests began."""
+    module = ModuleType(MODULE)
+    exec(SOURCE, vars(module))  # noqa: S102 - our own text
+    monkeypatch.setitem(sys.modules, MODULE, module)
+
+
+def kept() -> dict[str, Any]:
+    """Return what a variable of that module holds. A variable of the test would hold it, too."""
+    return cast("dict[str, Any]", sys.modules[MODULE].kept_here)
 
 
 def held(tensor: torch.Tensor) -> list[tuple[str, str, str]]:
@@ -31,15 +46,13 @@ def paths(tensor: torch.Tensor) -> list[str]:
 
 def test_elements_of_containers_of_a_module_are_named() -> None:
     tensor = torch.ones(3)
-    kept_here.clear()
-    kept_here["losses"] = [0, {"best": tensor}]
+    kept()["losses"] = [0, {"best": tensor}]
     assert held(tensor)[0] == (f"{PLACE}['losses'][1]['best']", "variable", "tensor")
 
 
 def test_an_attribute_of_a_model_in_a_variable_is_named_as_it_is_written() -> None:
     model = nn.Sequential(nn.Linear(2, 2))
-    kept_here.clear()
-    kept_here["model"] = model
+    kept()["model"] = model
     model[0].cache = [torch.ones(3)]
     tensor = model[0].cache[0]
     del model
@@ -48,9 +61,8 @@ def test_an_attribute_of_a_model_in_a_variable_is_named_as_it_is_written() -> No
 
 
 def test_an_attribute_of_a_class_is_named() -> None:
-    Keeper.values[:] = [torch.ones(3)]
-    assert held(Keeper.values[0]) == [("Keeper.values[0]", "class", "tensor")]
-    Keeper.values.clear()
+    sys.modules[MODULE].Keeper.values[:] = [torch.ones(3)]
+    assert held(sys.modules[MODULE].Keeper.values[0]) == [("Keeper.values[0]", "class", "tensor")]
 
 
 def test_a_variable_of_a_closure_is_named() -> None:
@@ -58,8 +70,7 @@ def test_a_variable_of_a_closure_is_named() -> None:
         seen = [torch.ones(3)]
         return (lambda: seen), seen[0]
 
-    kept_here.clear()
-    kept_here["hook"], tensor = make()
+    kept()["hook"], tensor = make()
     assert f"{PLACE}['hook'].seen[0]" in paths(tensor)
 
 
@@ -78,39 +89,33 @@ def test_what_a_kept_exception_holds_says_so() -> None:
         address = large.data_ptr()
         raise ValueError
 
-    kept_here.clear()
     try:
         fail()
     except ValueError as exc:
-        kept_here["error"] = exc
+        kept()["error"] = exc
     found = [(holder.path, holder.kind) for holder in find_holders([address])]
     assert found == [(f"{PLACE}['error'].large", "traceback")]
-    kept_here.clear()
 
 
 def test_the_graph_behind_a_kept_loss_is_found() -> None:
     weight = torch.ones(3, requires_grad=True)
-    kept_here.clear()
     hidden = (weight * 2).exp()
-    kept_here["loss"] = hidden.sum()
+    kept()["loss"] = hidden.sum()
     address = hidden.data_ptr()
     del hidden
     found = [(holder.path, holder.way) for holder in find_holders([address])]
     assert found == [(f"{PLACE}['loss']", "graph")]
-    kept_here.clear()
 
 
 def test_a_graph_that_was_used_up_holds_nothing() -> None:
     weight = torch.ones(3, requires_grad=True)
-    kept_here.clear()
     hidden = (weight * 2).exp()
-    kept_here["loss"] = hidden.sum()
-    kept_here["loss"].backward()
+    kept()["loss"] = hidden.sum()
+    kept()["loss"].backward()
     address = hidden.data_ptr()
     del hidden
     gc.collect()
     assert find_holders([address]) == []
-    kept_here.clear()
 
 
 class Doubled(torch.autograd.Function):
@@ -128,50 +133,43 @@ class Doubled(torch.autograd.Function):
 
 def test_an_autograd_function_of_the_user_that_was_used_up_holds_nothing() -> None:
     weight = torch.ones(3, requires_grad=True)
-    kept_here.clear()
     hidden = weight.exp()
-    kept_here["loss"] = Doubled.apply(hidden).sum()  # type: ignore[no-untyped-call]
-    kept_here["loss"].backward()
+    kept()["loss"] = Doubled.apply(hidden).sum()  # type: ignore[no-untyped-call]
+    kept()["loss"].backward()
     address = hidden.data_ptr()
     del hidden
     gc.collect()
     assert find_holders([address]) == []
-    kept_here.clear()
 
 
 def test_what_saved_tensor_hooks_packed_is_not_unpacked() -> None:
     unpacked: list[Any] = []
     weight = torch.ones(3, requires_grad=True)
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: (tensor,), unpacked.append):
-        kept_here["loss"] = weight.exp().sum()
+        kept()["loss"] = weight.exp().sum()
     find_holders([weight.data_ptr()])
     assert unpacked == []
-    kept_here.clear()
 
 
 def test_an_array_that_shares_the_memory_of_a_tensor_is_named() -> None:
-    kept_here.clear()
     tensor = torch.ones(3)
     address = tensor.data_ptr()
-    kept_here["arrays"] = [tensor.numpy()]
+    kept()["arrays"] = [tensor.numpy()]
     del tensor
     found = [(holder.path, holder.kind, holder.way) for holder in find_holders([address])]
     assert found == [(f"{PLACE}['arrays'][0]", "variable", "tensor")]
-    kept_here["arrays"] = {"view": kept_here["arrays"][0][1:]}  # of which the first array is the base
+    kept()["arrays"] = {"view": kept()["arrays"][0][1:]}  # of which the first array is the base
     assert [holder.path for holder in find_holders([address])] == [f"{PLACE}['arrays']['view']"]
-    kept_here.clear()
 
 
 def test_a_gradient_with_a_graph_is_named_after_its_parameter() -> None:
-    kept_here.clear()
-    kept_here["model"] = model = nn.Linear(2, 1)
+    kept()["model"] = model = nn.Linear(2, 1)
     (gradient,) = torch.autograd.grad(model(torch.ones(1, 2)).exp().sum(), [model.weight], create_graph=True)
     model.weight.grad = gradient
     address = gradient.data_ptr()
     del gradient, model
     found = [(holder.path, holder.kind, holder.way) for holder in find_holders([address])]
     assert found == [(f"{PLACE}['model'].weight.grad", "variable", "tensor")]
-    kept_here.clear()
 
 
 class Stashed(torch.autograd.Function):
@@ -188,23 +186,19 @@ class Stashed(torch.autograd.Function):
 
 
 def test_an_attribute_of_the_context_of_a_function_belongs_to_the_graph_of_what_it_returned() -> None:
-    kept_here.clear()
-    kept_here["losses"] = [Stashed.apply(torch.ones(3, requires_grad=True)).sum()]  # type: ignore[no-untyped-call]
-    address = kept_here["losses"][0].grad_fn.next_functions[0][0].stash["large"][0].data_ptr()
+    kept()["losses"] = [Stashed.apply(torch.ones(3, requires_grad=True)).sum()]  # type: ignore[no-untyped-call]
+    address = kept()["losses"][0].grad_fn.next_functions[0][0].stash["large"][0].data_ptr()
     found = [(holder.path, holder.way) for holder in find_holders([address])]
     assert found == [(f"{PLACE}['losses'][0]", "graph")]
-    kept_here.clear()
 
 
 def test_of_several_names_the_shortest_is_found_each_time() -> None:
-    kept_here.clear()
     tensor = torch.ones(3)
-    kept_here.update({"longer": [tensor], "b": [tensor], "a": [tensor]})
+    kept().update({"longer": [tensor], "b": [tensor], "a": [tensor]})
     address = tensor.data_ptr()
     del tensor
     found = {tuple(holder.path for holder in find_holders([address])) for _ in range(3)}
     assert found == {(f"{PLACE}['a'][0]",)}
-    kept_here.clear()
 
 
 def test_looking_for_holders_keeps_nothing_itself() -> None:
