@@ -52,7 +52,7 @@ const OP_COLUMNS = [
   columnHeader("name", "code", { title: "Op" }),
   columnHeader("phase", "phase"),
   columnHeader("calls", "count", { title: "Calls" }),
-  columnHeader("self_ns", "ns", { title: "Self CPU", bar: true, definition: "Own time." }),
+  columnHeader("self_ns", "ns", { title: "Self CPU", has_bar: true, definition: "Own time." }),
 ];
 
 /** all 100 -> aten::mm 60 -> aten::add 20; a second aten::add 40 beside aten::mm. */
@@ -71,7 +71,7 @@ const PROBLEMS: readonly Problem[] = [
 ];
 
 const VIEWS = [
-  tableHeader("ops", { columns: OP_COLUMNS, sort: "self_ns", count: 6 }),
+  tableHeader("ops", { columns: OP_COLUMNS, sort_by: "self_ns", count: 6 }),
   treeHeader("flame", { weights: [{ name: "cpu", title: "CPU", unit: "ns" }] }),
   problemsHeader("notes", { count: 2, problems: PROBLEMS }),
   seriesHeader("memory", { empty: "No memory was recorded. Add --memory." }),
@@ -84,8 +84,8 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 9,
-    runId: "run-1",
+    version: 10,
+    run_id: "run-1",
     parent: "",
     title: "In [4]",
     subtitle: "",
@@ -100,8 +100,8 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     },
     views: packed.views,
     missing: [],
-    canCompare: false,
-    changeLine: "",
+    can_compare: false,
+    change_line: "",
     change: null,
     ranged: [],
     first: "",

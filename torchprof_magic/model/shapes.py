@@ -5,12 +5,11 @@ Analyses return one of them and know no renderer; renderers draw one of them and
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - of a field, which the page's types are made from
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import polars as pl
 
     from torchprof_magic.model.meta import Problem
@@ -96,19 +95,30 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankPart:
+    """One part of the bar of a rank: its column, title and look.
+
+    The look is the hue of a phase, ``both`` for that of computation and communication at once, or ``idle`` for waiting.
+    """
+
+    column: str
+    title: str
+    look: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankBars:
     """The columns that draw each row of a table as a rank: a bar in parts, and numbers beside it.
 
     ``number`` is the number of the rank, ``total`` the length of its bar, and ``late`` is true for the rank that the
-    verdict names. ``parts`` are a column, its title and its look each: the hue of a phase, ``both`` for that of
-    computation and communication at once, or ``idle`` for waiting. ``beside`` are the columns shown as numbers.
-    ``waits`` is the view with what each rank waits in each collective, empty for none. ``cards`` say what to change.
+    verdict names. ``beside`` are the columns shown as numbers. ``waits`` is the view with what each rank waits in each
+    collective, empty for none. ``cards`` say what to change.
     """
 
     number: str
     total: str
     late: str
-    parts: tuple[tuple[str, str, str], ...]
+    parts: tuple[RankPart, ...]
     beside: tuple[str, ...]
     waits: str = ""
     cards: tuple[Card, ...] = ()

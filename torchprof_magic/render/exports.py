@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from torchprof_magic.render.header import ExportHeader
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
@@ -47,13 +49,13 @@ def file_name(export: Export, run_id: str) -> str:
     return f"torchprof-{run_id}{export.ending}"
 
 
-def export_header(export: Export, run_id: str) -> dict[str, object]:
+def export_header(export: Export, run_id: str) -> ExportHeader:
     """Return what the page is told about an export."""
-    return {
-        "name": export.name,
-        "title": export.title,
-        "aside": export.aside,
-        "kind": export.kind,
-        "filename": file_name(export, run_id),
-        "mime": export.mime,
-    }
+    return ExportHeader(
+        name=export.name,
+        title=export.title,
+        aside=export.aside,
+        kind=export.kind,
+        filename=file_name(export, run_id),
+        mime=export.mime,
+    )

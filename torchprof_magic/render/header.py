@@ -1,113 +1,324 @@
-"""The header of a view: the metadata of a shape, which the page needs besides the bytes of its columns.
+"""The header of a page: everything that it needs besides the bytes of its columns.
 
-``js/src/wire/header.ts`` reads and validates these keys.
+These structs are the border between Python and the page. ``scripts/generate_header.py`` writes the checks and the types
+of the page from them, so that a field is named and described once.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
-from torchprof_magic.model.shapes import Facts, Problems, Series, Slices, Table, Tree
+import msgspec
+
+from torchprof_magic.model.meta import Problem  # noqa: TC001 - of a field
+from torchprof_magic.model.shapes import (
+    Bars,
+    Card,
+    Column,
+    Excerpt,
+    Facts,
+    Layer,
+    Mark,
+    ModuleSpan,
+    Outline,
+    PhaseSpan,
+    Problems,
+    RankBars,
+    Section,
+    Series,
+    SliceLane,
+    Slices,
+    Table,
+    Tree,
+    Weight,
+    count_rows,
+    top_rows,
+)
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.shapes import Bars, Column, FramedShape, RankBars, Section, Shape
+    from typing import Any
 
-Header = dict[str, object]
+    from torchprof_magic.model.shapes import FramedShape, Shape
+    from torchprof_magic.render.view import View
+
+Place: TypeAlias = Literal["tab", "group", "strip", "about"]
 
 
-def describe(shape: Shape, place: tuple[int, int]) -> Header:
-    """Return the part of a view's header that depends on its shape; ``place`` is the place of its frame's bytes."""
+class TabHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What every view has.
+
+    ``count`` is shown beside the title, if it is known, and ``empty`` in place of the view when there is no data.
+    ``place`` is in a tab, as a grouping of a tab, in the strip of the steps, or in "About this run". ``tab`` is the tab
+    that a grouping belongs to, and ``group`` what it is called there.
+    """
+
+    name: str
+    title: str
+    count: int | None
+    empty: str | None
+    place: Place
+    tab: str
+    group: str
+
+
+class FramedHeader(TabHeader, frozen=True, kw_only=True):
+    """A view with columns: its first byte in the container, -1 when it must be pulled, and how many there are."""
+
+    offset: int
+    length: int
+
+
+class TableHeader(FramedHeader, frozen=True, kw_only=True, tag="table", tag_field="shape"):
+    """A view of the shape ``Table``."""
+
+    columns: tuple[Column, ...]
+    sort_by: str | None
+    bars: Bars | None
+    outline: Outline | None
+    is_sparse: bool
+    ranks: RankBars | None
+
+
+class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field="shape"):
+    """A view of the shape ``Tree``."""
+
+    weights: tuple[Weight, ...]
+
+
+class SeriesHeader(FramedHeader, frozen=True, kw_only=True, tag="series", tag_field="shape"):
+    """A view of the shape ``Series``."""
+
+    bands: tuple[Column, ...]
+    stacked: tuple[Column, ...]
+    marks: tuple[Mark, ...]
+    phases: tuple[PhaseSpan, ...]
+    modules: tuple[ModuleSpan, ...]
+
+
+class SlicesHeader(FramedHeader, frozen=True, kw_only=True, tag="slices", tag_field="shape"):
+    """A view of the shape ``Slices``."""
+
+    lanes: tuple[SliceLane, ...]
+    layers: tuple[Layer, ...]
+    columns: tuple[Column, ...]
+    excerpt: Excerpt | None
+
+
+class WaitingHeader(TabHeader, frozen=True, kw_only=True, tag="waiting", tag_field="shape"):
+    """A view with columns that is built, and described, when it is first shown."""
+
+
+class FactsHeader(TabHeader, frozen=True, kw_only=True, tag="facts", tag_field="shape"):
+    """A view of the shape ``Facts``."""
+
+    sections: tuple[Section, ...]
+    cards: tuple[Card, ...]
+
+
+class ProblemsHeader(TabHeader, frozen=True, kw_only=True, tag="problems", tag_field="shape"):
+    """A view of the shape ``Problems``."""
+
+    problems: tuple[Problem, ...]
+
+
+ViewHeader: TypeAlias = (
+    TableHeader | TreeHeader | SeriesHeader | SlicesHeader | WaitingHeader | FactsHeader | ProblemsHeader
+)
+
+
+class SpanHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of the verdict's text. Pieces with the style ``code`` are names."""
+
+    text: str
+    style: Literal["", "strong", "code"] = ""
+
+
+class CodeHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """The line of the program that a verdict names."""
+
+    line: int
+    source: str
+
+
+class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What limits the speed, the line to look at if one is known, and what speaks against it, the gravest first."""
+
+    title: str
+    text: tuple[SpanHeader, ...]
+    code: CodeHeader | None
+    doubts: tuple[str, ...]
+
+
+class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """One of two compared runs: whether the other tabs show it, its step times in ns, and the typical one if known."""
+
+    title: str
+    is_shown: bool
+    steps: tuple[float, ...]
+    typical: float | None
+
+
+class ChangeHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """The change from an earlier run to this one, which the tab Compare shows above its views.
+
+    ``numbers`` are the step times with the interval of the difference, ``runs`` those before and after, and each of
+    ``settings`` has the name of a setting that differs, its value before, and that after.
+    """
+
+    kind: Literal["faster", "slower", "unclear"]
+    title: str
+    numbers: str
+    evidence: str
+    warnings: tuple[str, ...]
+    runs: tuple[RunHeader, ...]
+    settings: tuple[tuple[str, str, str], ...]
+
+
+class MissingHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """A tab that has nothing to show, and the flag that brings it."""
+
+    title: str
+    flag: str
+
+
+class ExportHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the export menu: a file to save, or the trace for the Perfetto UI.
+
+    ``aside`` is what the title does not say.
+    """
+
+    name: str
+    title: str
+    aside: str
+    kind: Literal["save", "perfetto"]
+    filename: str
+    mime: str
+
+
+class ReportHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a page knows of a report.
+
+    ``parent`` is the page that it was opened from. ``steps`` is by how many sums are divided to be those of a step, and
+    ``titles`` are the names of kernels that have a shorter one, with it. ``ranged`` are the views that the kernel
+    computes for a range of time, ``first`` is the view to open, if not the first tab, and ``exports`` is what the menu
+    offers, in a saved file only what it contains. ``can_compare`` says that the page can ask for a comparison with
+    another run; ``change_line`` says how the steps changed since the last run of the cell. Texts are empty where
+    nothing is known.
+    """
+
+    version: Literal[10] = 10
+    run_id: str
+    title: str
+    verdict: VerdictHeader
+    views: tuple[ViewHeader, ...]
+    exports: tuple[ExportHeader, ...]
+    parent: str = ""
+    subtitle: str = ""
+    code: str = ""
+    machine: str = ""
+    notice: str = ""
+    steps: float = 1
+    titles: tuple[tuple[str, str], ...] = ()
+    can_compare: bool = False
+    change_line: str = ""
+    change: ChangeHeader | None = None
+    ranged: tuple[str, ...] = ()
+    first: str = ""
+    missing: tuple[MissingHeader, ...] = ()
+
+
+def view_header(view: View[Any], shape: Shape, place: tuple[int, int] = (0, 0)) -> ViewHeader:
+    """Return the header of a view that is built; ``place`` is the place of its frame's bytes."""
+    count = _top_rows(shape) if view.is_counted else None
+    tab = _tab(view, count=count, empty=None if count_rows(shape) else view.empty)
     match shape:
         case Facts():
-            sections = [_section(section) for section in shape.sections]
-            return {"shape": "facts", "sections": sections, "cards": [asdict(card) for card in shape.cards]}
+            return FactsHeader(**tab, sections=shape.sections, cards=shape.cards)
         case Problems():
-            return {"shape": "problems", "problems": [asdict(problem) for problem in shape.problems]}
+            return ProblemsHeader(**tab, problems=shape.problems)
         case _:
-            return {**_framed(shape), "offset": place[0], "length": place[1]}
+            return _framed_header(shape, {**tab, "offset": place[0], "length": place[1]})
 
 
-def _framed(shape: FramedShape) -> Header:
+def _framed_header(shape: FramedShape, framed: _Framed) -> ViewHeader:
     match shape:
         case Table():
-            columns = [_column(column) for column in shape.columns]
-            bars = _bars(shape.bars) if shape.bars else None
-            outline = shape.outline
-            return {
-                "shape": "table",
-                "columns": columns,
-                "sort": shape.sort_by,
-                "bars": bars,
-                "outline": asdict(outline) if outline else None,
-                "sparse": shape.is_sparse,
-                "ranks": _rank_bars(shape.ranks) if shape.ranks else None,
-            }
-        case Tree():
-            return {"shape": "tree", "weights": [asdict(weight) for weight in shape.weights]}
-        case Series():
-            bands, stacked = (
-                [{"name": band.name, "title": band.title, "unit": band.unit} for band in bands]
-                for bands in (shape.bands, shape.stacked)
+            return TableHeader(
+                **framed,
+                columns=shape.columns,
+                sort_by=shape.sort_by,
+                bars=shape.bars,
+                outline=shape.outline,
+                is_sparse=shape.is_sparse,
+                ranks=shape.ranks,
             )
-            marks = [asdict(mark) for mark in shape.marks]
-            spans = {name: [asdict(span) for span in getattr(shape, name)] for name in ("phases", "modules")}
-            return {"shape": "series", "bands": bands, "stacked": stacked, "marks": marks, **spans}
+        case Tree():
+            return TreeHeader(**framed, weights=shape.weights)
+        case Series():
+            return SeriesHeader(
+                **framed,
+                bands=shape.bands,
+                stacked=shape.stacked,
+                marks=shape.marks,
+                phases=shape.phases,
+                modules=shape.modules,
+            )
         case Slices():
-            return {
-                "shape": "slices",
-                "lanes": [asdict(lane) for lane in shape.lanes],
-                "layers": [asdict(layer) for layer in shape.layers],
-                "columns": [{"name": column.name, "title": column.title} for column in shape.columns],
-                "excerpt": asdict(shape.excerpt) if shape.excerpt else None,
-            }
+            return SlicesHeader(
+                **framed, lanes=shape.lanes, layers=shape.layers, columns=shape.columns, excerpt=shape.excerpt
+            )
 
 
-def _column(column: Column) -> Header:
+def waiting_header(view: View[Any]) -> WaitingHeader:
+    """Return the header of a table that is built when it is first shown."""
+    return WaitingHeader(**_tab(view))
+
+
+def late_header(view: View[Any], shape: Shape, empty: str | None) -> str:
+    """Return the header of a view that comes with its columns, as JSON; ``empty`` is shown in its place if not None."""
+    return as_json(msgspec.structs.replace(view_header(view, shape), empty=empty))
+
+
+def as_json(header: msgspec.Struct) -> str:
+    """Return a header as JSON in ASCII, in which half of a surrogate pair does no harm."""
+    return json.dumps(msgspec.to_builtins(header, enc_hook=_plain))
+
+
+class _Tab(TypedDict):
+    name: str
+    title: str
+    count: int | None
+    empty: str | None
+    place: Place
+    tab: str
+    group: str
+
+
+class _Framed(_Tab):
+    offset: int
+    length: int
+
+
+def _tab(view: View[Any], *, count: int | None = None, empty: str | None = None) -> _Tab:
     return {
-        "name": column.name,
-        "title": column.title,
-        "unit": column.unit,
-        "definition": column.definition,
-        "minor": column.is_minor,
-        "bar": column.has_bar,
-        "verbatim": column.is_verbatim,
-        "sum": column.is_sum,
-        "change": column.is_change,
+        "name": view.name,
+        "title": view.title,
+        "count": count,
+        "empty": empty,
+        "place": view.place,
+        "tab": view.tab or view.name,
+        "group": view.group,
     }
 
 
-def _bars(bars: Bars) -> Header:
-    parts = [{"phase": phase, "column": column} for phase, column in bars.parts.items()]
-    return {
-        "number": bars.number,
-        "start": bars.start,
-        "total": bars.total,
-        "complete": bars.complete,
-        "parts": parts,
-        "line": bars.line,
-    }
+def _plain(value: object) -> object:
+    """Return a number of numpy as one of Python."""
+    if isinstance(value, float):
+        return float(value)
+    raise NotImplementedError(f"{type(value).__name__} is not for a header")
 
 
-def _rank_bars(bars: RankBars) -> Header:
-    parts = [{"column": column, "title": title, "look": look} for column, title, look in bars.parts]
-    return {
-        "number": bars.number,
-        "total": bars.total,
-        "late": bars.late,
-        "parts": parts,
-        "beside": list(bars.beside),
-        "waits": bars.waits,
-        "cards": [asdict(card) for card in bars.cards],
-    }
-
-
-def _section(section: Section) -> Header:
-    facts = [asdict(fact) for fact in section.facts]
-    return {
-        "title": section.title,
-        "kind": section.kind,
-        "aside": section.aside,
-        "group": section.group,
-        "facts": facts,
-    }
+def _top_rows(shape: Shape) -> int:
+    """Return the rows that are in no other row."""
+    return top_rows(shape).height if isinstance(shape, Table) else count_rows(shape)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from torchprof_magic.facts.device.kernel_names import titles_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.shapes import Facts, Problems, Slices, Table, count_rows, top_rows
+from torchprof_magic.model.shapes import Facts, Problems, Slices, count_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
 from torchprof_magic.render.exports import EXPORTS, Export, export_header
-from torchprof_magic.render.header import describe
+from torchprof_magic.render.header import (
+    ChangeHeader,
+    CodeHeader,
+    MissingHeader,
+    ReportHeader,
+    SpanHeader,
+    VerdictHeader,
+    as_json,
+    late_header,
+    view_header,
+    waiting_header,
+)
 from torchprof_magic.render.questions import Answers
 from torchprof_magic.render.range_views import RangeViews
 from torchprof_magic.render.text import machine_of, steps_sentence
@@ -28,12 +38,10 @@ if TYPE_CHECKING:
 
     from torchprof_magic.findings.verdict.decision import Verdict
     from torchprof_magic.model.meta import Problem
-    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.shapes import FramedShape, Shape
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.view import View
     from torchprof_magic.tables.timeline.slice_windows import SliceWindows
-
-HEADER_VERSION = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +51,20 @@ class ComparedPage:
     ``is_first`` opens the page at that tab.
     """
 
-    head: Mapping[str, object]
+    head: ChangeHeader
     views: tuple[tuple[View[Any], Shape], ...]
     is_first: bool = False
+
+    def counted(self) -> dict[View[Any], FramedShape]:
+        """Return the views that have something to show."""
+        return {
+            view: shape for view, shape in self.views if not isinstance(shape, (Facts, Problems)) and count_rows(shape)
+        }
+
+    @property
+    def first(self) -> str:
+        """The view at which the page is opened, empty for the usual one."""
+        return next((view.name for view in self.counted()), "") if self.is_first else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,44 +106,58 @@ def build_page(
     ``live`` builds the views that ask this process, each time that they are asked for.
     """
     shown = [view for view in views if _is_shown(view, trace, live)]
-    is_late = not is_standalone
-    waiting = [view for view in shown if is_late and view.is_there is not None and view.place != "tab"]
+    waiting = [] if is_standalone else [view for view in shown if view.is_there is not None and view.place != "tab"]
     ready = [view for view in shown if view not in waiting and (view.place == "about" or count_rows(shapes[view.name]))]
-    framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
-    answers = {
-        name: Answers(shape) for name, shape in framed.items() if isinstance(shape, Slices) and is_windowed(shape)
-    }
-    sent = framed | {name: _excerpt(each.windows, is_standalone=is_standalone) for name, each in answers.items()}
+    answers = _answers({view.name: shapes[view.name] for view in ready})
+    excerpts = {name: _excerpt(each.windows, is_standalone=is_standalone) for name, each in answers.items()}
+    changed = compared.counted() if compared is not None else {}
+    built = {view: excerpts.get(view.name, shapes[view.name]) for view in ready} | changed
     ranges = RangeViews(trace, [] if is_standalone else ready)
-    pairs = compared.views if compared is not None else ()
-    changed = [(view, shape) for view, shape in pairs if not isinstance(shape, (Facts, Problems)) and count_rows(shape)]
-    packed = pack(sent | {view.name: shape for view, shape in changed})
-    header = {
-        "version": HEADER_VERSION,
-        "runId": run_id,
-        "parent": parent,
+    packed = pack(framed({view.name: shape for view, shape in built.items()}))
+    place = packed.places.get
+    header = ReportHeader(
+        run_id=run_id,
+        parent=parent,
         **_recording_header(trace, verdict),
-        "views": [
-            _waiting_header(view)
-            if view in waiting
-            else view_header(view, sent.get(view.name, shapes[view.name]), packed.places)
-            for view in shown
-            if view in ready or view in waiting
-        ]
-        + [view_header(view, shape, packed.places) for view, shape in changed],
-        "canCompare": can_compare,
-        "changeLine": change_line,
-        "change": dict(compared.head) if compared is not None else None,
-        "ranged": ranges.names,
-        "first": changed[0][0].name if compared is not None and compared.is_first and changed else _first(trace),
-        "missing": [] if has_graph(trace) else _missing(views, shapes),
-        "exports": [export_header(export, run_id) for export in exports],
-    }
+        views=tuple(
+            waiting_header(view) if view in waiting else view_header(view, built[view], place(view.name, (0, 0)))
+            for view in (*shown, *changed)
+            if view in built or view in waiting
+        ),
+        can_compare=can_compare,
+        change_line=change_line,
+        change=compared.head if compared is not None else None,
+        ranged=tuple(ranges.names),
+        first=compared.first if compared is not None and compared.first else _first(trace),
+        missing=() if has_graph(trace) else _missing(views, shapes),
+        exports=tuple(export_header(export, run_id) for export in exports),
+    )
     pulled = dict(packed.pulled) | {view.name: partial(_encoded, view, shapes, live) for view in waiting}
-    return Page(header=json.dumps(header), data=packed.data, pulled=pulled, answers=answers, ranges=ranges)
+    return Page(header=as_json(header), data=packed.data, pulled=pulled, answers=answers, ranges=ranges)
 
 
-def _recording_header(trace: Trace, verdict: Verdict) -> dict[str, object]:
+def framed(shapes: Mapping[str, Shape]) -> dict[str, FramedShape]:
+    """Return the shapes that have columns."""
+    return {name: shape for name, shape in shapes.items() if not isinstance(shape, (Facts, Problems))}
+
+
+def _answers(shapes: Mapping[str, Shape]) -> dict[str, Answers]:
+    """Return what answers for the timelines that are too long for a page."""
+    return {name: Answers(shape) for name, shape in shapes.items() if isinstance(shape, Slices) and is_windowed(shape)}
+
+
+class _OfRecording(TypedDict):
+    title: str
+    subtitle: str
+    code: str
+    machine: str
+    notice: str
+    verdict: VerdictHeader
+    steps: float
+    titles: tuple[tuple[str, str], ...]
+
+
+def _recording_header(trace: Trace, verdict: Verdict) -> _OfRecording:
     """Return what the page says of the recording, whatever views it has."""
     meta = trace.meta
     return {
@@ -135,7 +168,7 @@ def _recording_header(trace: Trace, verdict: Verdict) -> dict[str, object]:
         "notice": _notice(trace),
         "verdict": _verdict(trace, verdict),
         "steps": steps_worth(trace),
-        "titles": list(titles_of(trace).items()),
+        "titles": tuple(titles_of(trace).items()),
     }
 
 
@@ -144,10 +177,10 @@ def _first(trace: Trace) -> str:
     return "graph_ops" if has_graph(trace) else ""
 
 
-def _missing(views: Sequence[View[Trace]], shapes: Mapping[str, Shape]) -> list[dict[str, str]]:
+def _missing(views: Sequence[View[Trace]], shapes: Mapping[str, Shape]) -> tuple[MissingHeader, ...]:
     """Return the views that were not recorded, with the flags that bring them."""
     missing = (view for view in views if view.flag and not count_rows(shapes[view.name]))
-    return [{"title": view.title, "flag": view.flag} for view in missing]
+    return tuple(MissingHeader(title=view.title, flag=view.flag) for view in missing)
 
 
 def _excerpt(windows: SliceWindows, *, is_standalone: bool) -> Slices:
@@ -164,61 +197,29 @@ def _encoded(view: View[Trace], shapes: Mapping[str, Shape], live: Mapping[str, 
     """Return a view that is built only now. Its own header comes first, because the page's was sent without it."""
     shape = live[view.name]() if view.name in live else shapes[view.name]
     assert not isinstance(shape, (Facts, Problems))
-    head = {"empty": None if count_rows(shape) else view.empty, **describe(shape, (0, 0))}
-    return with_header(json.dumps(head), encode(shape))
+    head = late_header(view, shape, None if count_rows(shape) else view.empty)
+    return with_header(head, encode(shape))
 
 
-def verdict_line(trace: Trace, verdict: Verdict) -> dict[str, object] | None:
+def verdict_line(trace: Trace, verdict: Verdict) -> CodeHeader | None:
     """Return the number and the source of the line that a verdict names, or None if it names none that is known."""
     rows = lines_table(trace).frame.rows(named=True)
     line = next((row for row in rows if (row["file"], row["line"]) == (verdict.file, verdict.line)), None)
     if line is None or not verdict.line or not line["source"] or not (trace.sites["kind"] == "line").any():
         return None
-    return {"line": line["line"], "source": shortened(line["source"].strip())}
+    return CodeHeader(line=line["line"], source=shortened(line["source"].strip()))
 
 
-def _verdict(trace: Trace, verdict: Verdict) -> dict[str, object]:
+def _verdict(trace: Trace, verdict: Verdict) -> VerdictHeader:
     """Return the verdict with the line that it names, and its gravest doubt apart from the rest."""
     code = verdict_line(trace, verdict)
-    return {
-        "title": verdict.title,
-        "text": [
-            {"text": span.short, "style": span.style} for span in (*verdict.text, *(() if code else verdict.where))
-        ],
-        "code": code,
-        "doubts": list(verdict.doubts),
-    }
-
-
-def view_header(view: View[Any], shape: Shape, places: Mapping[str, tuple[int, int]]) -> dict[str, object]:
-    """Return the header of a view that is built."""
-    rows = count_rows(shape)
-    return {
-        **_tab_header(view),
-        "count": _top_rows(shape) if view.is_counted else None,
-        "empty": None if rows else view.empty,
-        **describe(shape, places.get(view.name, (0, 0))),
-    }
-
-
-def _top_rows(shape: Shape) -> int:
-    """Return the rows that are in no other row."""
-    return top_rows(shape).height if isinstance(shape, Table) else count_rows(shape)
-
-
-def _waiting_header(view: View[Any]) -> dict[str, object]:
-    """Return the header of a table that is built when it is first shown."""
-    return {**_tab_header(view), "count": None, "empty": None, "shape": "waiting"}
-
-
-def _tab_header(view: View[Any]) -> dict[str, object]:
-    return {
-        "name": view.name,
-        "title": view.title,
-        "place": view.place,
-        "tab": view.tab or view.name,
-        "group": view.group,
-    }
+    spans = (*verdict.text, *(() if code else verdict.where))
+    return VerdictHeader(
+        title=verdict.title,
+        text=tuple(SpanHeader(text=span.short, style=span.style) for span in spans),
+        code=code,
+        doubts=tuple(verdict.doubts),
+    )
 
 
 def _notice(trace: Trace) -> str:

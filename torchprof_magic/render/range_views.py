@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.shapes import Facts, Problems, Tree, count_rows
 from torchprof_magic.model.trace import MAX_SUM
 from torchprof_magic.render.arrow import encode, with_header
-from torchprof_magic.render.header import describe
+from torchprof_magic.render.header import late_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +48,7 @@ class RangeViews:
             raise TorchProfError("This view cannot be computed for a range of time.")
         found = self._kept.pop((name, part), None)
         # The last one that was asked for stands last.
-        self._kept[name, part] = found if found is not None else _encoded(view.shape(self._trace, part))
+        self._kept[name, part] = found if found is not None else _encoded(view, view.shape(self._trace, part))
         self._make_room()
         return self._kept[name, part]
 
@@ -71,8 +70,8 @@ def _part(start_ns: float, end_ns: float) -> TimeRange:
     return TimeRange(start, end)
 
 
-def _encoded(shape: Shape) -> bytes:
+def _encoded(view: View[Trace], shape: Shape) -> bytes:
     assert not isinstance(shape, (Facts, Problems))  # these do not follow a range
     least = 1 if isinstance(shape, Tree) else 0  # a tree has its root
-    head = {"empty": _NOTHING if count_rows(shape) <= least else None, **describe(shape, (0, 0))}
-    return with_header(json.dumps(head), encode(shape))
+    head = late_header(view, shape, _NOTHING if count_rows(shape) <= least else None)
+    return with_header(head, encode(shape))

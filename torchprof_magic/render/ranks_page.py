@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import html
-import json
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.model.shapes import Facts, Problems, count_rows
+from torchprof_magic.model.shapes import count_rows
 from torchprof_magic.model.units import counted, format_count, format_ns, printable
 from torchprof_magic.render.arrow import pack
 from torchprof_magic.render.exports import HTML, export_header
-from torchprof_magic.render.page import HEADER_VERSION, Page, sentence, view_header
+from torchprof_magic.render.header import ReportHeader, SpanHeader, VerdictHeader, as_json, view_header
+from torchprof_magic.render.page import Page, framed, sentence
 from torchprof_magic.render.static_html import card_rows
 from torchprof_magic.render.text import card_lines
 
@@ -38,35 +38,23 @@ def build_ranks_page(
 ) -> Page:
     """Return the data for the front end."""
     ready = [view for view in views if count_rows(shapes[view.name])]
-    framed = {view.name: shape for view in ready if not isinstance(shape := shapes[view.name], (Facts, Problems))}
-    packed = pack(framed)
-    header = {
-        "version": HEADER_VERSION,
-        "runId": run_id,
-        "parent": "",
-        "title": job.title,
-        "subtitle": job_sentence(job),
-        "code": "",
-        "machine": machine_of(job),
-        "notice": _notice(job.problems),
-        "verdict": {
-            "title": verdict.title,
-            "text": [{"text": span.text, "style": span.style} for span in verdict.text],
-            "code": None,
-            "doubts": list(verdict.doubts),
-        },
-        "steps": 1,
-        "titles": [],
-        "views": [view_header(view, shapes[view.name], packed.places) for view in ready],
-        "canCompare": False,
-        "changeLine": "",
-        "change": None,
-        "ranged": [],
-        "first": "",
-        "missing": [],
-        "exports": [export_header(HTML, run_id)],
-    }
-    return Page(header=json.dumps(header), data=packed.data, pulled=packed.pulled, answers={})
+    packed = pack(framed({view.name: shapes[view.name] for view in ready}))
+    header = ReportHeader(
+        run_id=run_id,
+        title=job.title,
+        subtitle=job_sentence(job),
+        machine=machine_of(job),
+        notice=_notice(job.problems),
+        verdict=VerdictHeader(
+            title=verdict.title,
+            text=tuple(SpanHeader(text=span.text, style=span.style) for span in verdict.text),
+            code=None,
+            doubts=tuple(verdict.doubts),
+        ),
+        views=tuple(view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0))) for view in ready),
+        exports=(export_header(HTML, run_id),),
+    )
+    return Page(header=as_json(header), data=packed.data, pulled=packed.pulled, answers={})
 
 
 def job_sentence(job: Job) -> str:

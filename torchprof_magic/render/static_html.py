@@ -115,7 +115,7 @@ def _verdict(trace: Trace, verdict: Verdict) -> list[str]:
     title = f"<b>{_text(verdict.title)}.</b> " if verdict.title else ""
     parts = [f"<p>{title}{''.join(_span(span) for span in spans)}</p>"]
     if line:
-        parts.append(f"<pre><code><bdi>{line['line']}  {_text(str(line['source']))}</bdi></code></pre>")
+        parts.append(f"<pre><code><bdi>{line.line}  {_text(line.source)}</bdi></code></pre>")
     return [*parts, *(f"<p>▲ {_text(doubt)}</p>" for doubt in verdict.doubts)]
 
 

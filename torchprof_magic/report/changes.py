@@ -17,6 +17,7 @@ from torchprof_magic.findings.compare.changes import Runs
 from torchprof_magic.findings.compare.per_step import sample_of
 from torchprof_magic.findings.compare.run_change import compared_steps, find_change
 from torchprof_magic.findings.compare.setting_changes import warnings_of
+from torchprof_magic.render.header import ChangeHeader, RunHeader
 from torchprof_magic.render.page import ComparedPage
 from torchprof_magic.report.changed_views import TABLES, TABS
 from torchprof_magic.report.tables import HasTables, Tables, with_tables
@@ -107,19 +108,14 @@ class Changes(HasTables[Runs]):
     def page(self, *, shown: Trace, is_first: bool) -> ComparedPage:
         """Return what the page of the recording ``shown`` says of this comparison."""
         change = self.change
-        head = {
-            "kind": self.kind,
-            "title": change_title(change),
-            "numbers": self.numbers,
-            "evidence": self.evidence,
-            "warnings": self.warnings,
-            "runs": [
-                {
-                    "title": title,
-                    "isShown": trace is shown,
-                    "steps": list(steps),
-                    "typical": None if isnan(ns) else ns,
-                }
+        head = ChangeHeader(
+            kind=self.kind,
+            title=change_title(change),
+            numbers=self.numbers,
+            evidence=self.evidence,
+            warnings=tuple(self.warnings),
+            runs=tuple(
+                RunHeader(title=title, is_shown=trace is shown, steps=tuple(steps), typical=None if isnan(ns) else ns)
                 for title, trace, steps, ns in zip(
                     self._titles,
                     (self.before, self.after),
@@ -127,9 +123,9 @@ class Changes(HasTables[Runs]):
                     (change.before_ns, change.after_ns),
                     strict=True,
                 )
-            ],
-            "settings": self.settings.rows(),
-        }
+            ),
+            settings=tuple(self.settings.iter_rows()),
+        )
         views = tuple((view, view.shape(self.runs)) for view in TABS)
         return ComparedPage(head=head, views=views, is_first=is_first)
 

@@ -27,11 +27,7 @@ const BARS: BarsHeader = {
   start: "start_ns",
   total: "dur_ns",
   complete: "complete",
-  parts: [
-    { phase: "forward", column: "forward_ns" },
-    { phase: "data", column: "data_ns" },
-    { phase: "python", column: "python_ns" },
-  ],
+  parts: { forward: "forward_ns", data: "data_ns", python: "python_ns" },
   line: null,
 };
 

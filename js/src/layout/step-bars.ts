@@ -31,7 +31,7 @@ export function stepBars(frame: Frame, bars: BarsHeader): readonly StepBar[] {
 
 function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): StepBar {
   const device = bars.line === null ? Number.NaN : numberAt(frame, bars.line, row);
-  const parts = bars.parts.map(({ phase, column }) => {
+  const parts = Object.entries(bars.parts).map(([phase, column]) => {
     const dur_ns = numberAt(frame, column, row) || 0;
     return { phase, dur_ns, ratio: dur_ns / longest };
   });

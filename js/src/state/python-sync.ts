@@ -119,7 +119,7 @@ export function openReport(
     retryLate: (view) => lates.retry(view),
     ranged: rangedViews(host, parsed.value, connection, abort),
     openRank: (rank) => open({ kind: "open", rank }),
-    canCompare: parsed.value.canCompare && canAnswer(host),
+    canCompare: parsed.value.can_compare && canAnswer(host),
     otherRuns: () => askOtherRuns(host, { signal: abort, connection }),
     compareWith: (run, isSwapped) => open({ kind: "compare", run, is_swapped: isSwapped }),
     ...offered,

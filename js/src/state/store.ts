@@ -183,7 +183,7 @@ function perTab<T>(make: () => T): (view: ViewHeader) => T {
 }
 
 /** A table opens with the largest numbers of the column that its header names. */
-function firstSorting({ sort }: TableHeader): SortingState {
+function firstSorting({ sort_by: sort }: TableHeader): SortingState {
   return sort === null ? [] : [{ id: sort, desc: true }];
 }
 

@@ -32,6 +32,30 @@ export function listOf<T>(check: Check<T>): Check<readonly T[]> {
     Array.isArray(value) ? value.map((each, index) => check(each, `${at}.${index}`)) : wrong(at);
 }
 
+/** A text or a number. */
+export const scalar: Check<string | number> = (value, at) =>
+  typeof value === "string" ? value : number(value, at);
+
+/** A list of just so many values, each of a kind of its own. */
+export function tupleOf<const C extends readonly Check<unknown>[]>(
+  ...checks: C
+): Check<{ readonly [K in keyof C]: Checked<C[K]> }> {
+  return (value, at) => {
+    if (!Array.isArray(value) || value.length !== checks.length) return wrong(at);
+    const items: unknown = checks.map((check, index) => check(value[index], `${at}.${index}`));
+    return items as { readonly [K in keyof C]: Checked<C[K]> };
+  };
+}
+
+/** An object with values of one kind by name. */
+export function mapOf<T>(check: Check<T>): Check<Readonly<Record<string, T>>> {
+  return (value, at) => {
+    if (typeof value !== "object" || value === null) return wrong(at);
+    const entries = Object.entries(value);
+    return Object.fromEntries(entries.map(([name, each]) => [name, check(each, `${at}.${name}`)]));
+  };
+}
+
 /** An object with these fields; other fields are dropped. */
 export function record<F extends Readonly<Record<string, Check<unknown>>>>(
   fields: F,

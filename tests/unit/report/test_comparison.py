@@ -274,14 +274,14 @@ def test_the_page_has_a_tab_for_the_comparison_and_opens_there() -> None:
     names = [view["name"] for view in header["views"] if view["tab"] == "compare"]
     assert names == ["compare", "compare_phases", "compare_flame"]
     assert header["first"] == "compare"
-    assert header["changeLine"] == comparison.line
+    assert header["change_line"] == comparison.line
     assert [len(run["steps"]) for run in header["change"]["runs"]] == [6, 6]
     assert header["change"]["kind"] == "slower"
 
 
 def test_a_report_without_a_comparison_has_no_such_tab() -> None:
     header = json.loads(Report(program())._forms.page.header)
-    assert (header["change"], header["first"], header["changeLine"]) == (None, "", "")
+    assert (header["change"], header["first"], header["change_line"]) == (None, "", "")
 
 
 def test_the_flame_of_both_is_as_wide_as_the_larger_and_says_what_changed() -> None:

@@ -86,7 +86,7 @@ class Page:
     def change(self) -> tuple[str, list[tuple[str, bool]]]:
         """The word of the change, and the runs in order, each with whether it is the one that the page shows."""
         change = self.header["change"]
-        return change["kind"], [(run["title"], run["isShown"]) for run in change["runs"]]
+        return change["kind"], [(run["title"], run["is_shown"]) for run in change["runs"]]
 
 
 def test_runs_of_the_same_cell_come_first_then_others_and_kept_ones_the_newest_first() -> None:
@@ -154,12 +154,12 @@ def test_the_page_shows_what_changed_since_the_chosen_run_and_the_other_way_roun
 ) -> None:
     recorded(1, mm_ms=40)
     page = Page(recorded(2, mm_ms=80), monkeypatch)
-    run_id = page.header["runId"]
-    assert (page.header["canCompare"], page.header["change"]) == (True, None)
+    run_id = page.header["run_id"]
+    assert (page.header["can_compare"], page.header["change"]) == (True, None)
     (listed,) = page.runs()
     assert page.ask(kind="compare", run=listed["key"])["kind"] == "opened"
     assert page.change == ("slower", [("In [1]", False), ("In [2]", True)])
-    assert (page.header["first"], page.header["runId"]) == ("compare", run_id)
+    assert (page.header["first"], page.header["run_id"]) == ("compare", run_id)
     page.ask(kind="compare", is_swapped=True)
     assert page.change == ("faster", [("In [2]", True), ("In [1]", False)])
     page.ask(kind="compare")

@@ -10,7 +10,7 @@ from torchprof_magic.findings.ranks.job import ARRIVAL_COLUMNS, COLLECTIVE_COLUM
 from torchprof_magic.findings.ranks.stragglers import COLUMNS as STRAGGLER_COLUMNS
 from torchprof_magic.findings.ranks.verdict import ranks_verdict
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.shapes import Layer, Problems, RankBars, SliceLane, Slices, Table
+from torchprof_magic.model.shapes import Layer, Problems, RankBars, RankPart, SliceLane, Slices, Table
 from torchprof_magic.model.units import format_ns, short_file
 from torchprof_magic.tables.timeline.slices import OPS
 from torchprof_magic.tables.timeline.slices import SCHEMA as SLICE_SCHEMA
@@ -65,7 +65,7 @@ def ranks_view(job: Job) -> Table:
             number="rank",
             total="step_ns",
             late="is_late",
-            parts=tuple((name, titles[name], look) for name, look in shown.items()),
+            parts=tuple(RankPart(column=name, title=titles[name], look=look) for name, look in shown.items()),
             beside=("step_ns", "compute_ns", "exposed_comm_ns", "wait_ns", "caused_wait_ns"),
             waits=WAITS_VIEW if job.collectives.height else "",
         ),

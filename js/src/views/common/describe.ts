@@ -37,10 +37,10 @@ function cellText(column: ColumnHeader, frame: Frame, row: number): string {
 }
 
 function factsOf(view: TableHeader, frame: Frame, row: number, steps: number): readonly string[] {
-  const numeric = view.columns.filter((column) => isNumeric(column.unit) && !column.minor);
+  const numeric = view.columns.filter((column) => isNumeric(column.unit) && !column.is_minor);
   const known = numeric.filter((column) => numberAt(frame, column.name, row));
   return known.slice(0, MOST_FACTS).map((column) => {
-    const value = numberAt(frame, column.name, row) / (column.sum ? steps : 1);
+    const value = numberAt(frame, column.name, row) / (column.is_sum ? steps : 1);
     const text = formatValue(value, column.unit);
     return column.unit === "count" ? counted(column, text) : titled(column, text);
   });

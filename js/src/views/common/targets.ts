@@ -19,7 +19,7 @@ export function targetsOf(source: ReportSource, store: Store, name: string): rea
 function kindOf(view: ViewHeader): Target["kind"] | null {
   if (view.shape === "tree" || view.shape === "slices") return view.shape;
   if (view.shape !== "table" || view.place === "strip" || view.name.startsWith("ops_")) return null;
-  return view.columns.some(({ verbatim }) => verbatim) ? "source" : "table";
+  return view.columns.some(({ is_verbatim }) => is_verbatim) ? "source" : "table";
 }
 
 function titleOf(source: ReportSource, view: ViewHeader): string {

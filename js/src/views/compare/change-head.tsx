@@ -70,11 +70,11 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
   return (
     <div class="tp-dots">
       <div class="tp-dots-names">
-        {change.runs.map(({ title, steps, typical, isShown }, index) => (
+        {change.runs.map(({ title, steps, typical, is_shown }, index) => (
           <span key={`${index}`} style={{ height: `${ROW_PX}px` }} title={title}>
             <b>{title}</b>
             <small>
-              {isShown && "this run · "}
+              {is_shown && "this run · "}
               {plural(steps.length, "step")}
               {typical !== null && ` · ${formatNs(typical)}`}
             </small>

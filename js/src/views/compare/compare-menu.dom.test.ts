@@ -24,7 +24,7 @@ async function openMenu({ root }: Mounted): Promise<void> {
 function changeOf(shown: 0 | 1): ChangeHeader {
   const run = (index: number) => ({
     title: `run ${index}`,
-    isShown: index === shown,
+    is_shown: index === shown,
     steps: [1e6, 2e6],
     typical: 1e6,
   });
@@ -41,7 +41,7 @@ function changeOf(shown: 0 | 1): ChangeHeader {
 
 /** A report that is compared; its table of ops is the tab Compare. */
 function comparedHost(shown: 0 | 1, more: object = {}) {
-  const host = hostOf({ canCompare: true, change: changeOf(shown), first: "compare", ...more });
+  const host = hostOf({ can_compare: true, change: changeOf(shown), first: "compare", ...more });
   const header = JSON.parse(String(host.get("_header")));
   header.views.push({ ...header.views[0], name: "compare", tab: "compare", title: "Compare" });
   host.traits.set("_header", JSON.stringify(header));
@@ -50,7 +50,7 @@ function comparedHost(shown: 0 | 1, more: object = {}) {
 
 describe("the menu of runs to compare with", () => {
   it("lists the runs that the kernel knows when it opens, by where they come from", async () => {
-    const report = await show(hostOf({ canCompare: true }));
+    const report = await show(hostOf({ can_compare: true }));
     expect(report.host.sent).toEqual([]);
     await openMenu(report);
     expect(report.host.sent).toMatchObject([{ kind: "runs" }]);
@@ -68,7 +68,7 @@ describe("the menu of runs to compare with", () => {
   });
 
   it("asks for the comparison with the chosen one, once, and says so until the page comes", async () => {
-    const report = await show(hostOf({ canCompare: true }));
+    const report = await show(hostOf({ can_compare: true }));
     await openMenu(report);
     await answer(report, { kind: "runs", runs: RUNS });
     report.root.querySelectorAll<HTMLElement>(".tp-compare .tp-menu button")[1]?.click();
@@ -87,21 +87,21 @@ describe("the menu of runs to compare with", () => {
   });
 
   it("says what to do when no other run is known", async () => {
-    const report = await show(hostOf({ canCompare: true }));
+    const report = await show(hostOf({ can_compare: true }));
     await openMenu(report);
     await answer(report, { kind: "runs", runs: [] });
     expect(find(report.root, ".tp-compare .tp-menu").textContent).toContain("Run the cell again");
   });
 
   it("says what is wrong with a list that is damaged", async () => {
-    const report = await show(hostOf({ canCompare: true }));
+    const report = await show(hostOf({ can_compare: true }));
     await openMenu(report);
     await answer(report, { kind: "runs", runs: [{ key: 1 }] });
     expect(find(report.root, ".tp-compare .tp-menu").textContent).toContain("missing or invalid");
   });
 
   it("is not there without a kernel, nor for a report that cannot be compared", async () => {
-    const saved = hostOf({ canCompare: true });
+    const saved = hostOf({ can_compare: true });
     delete saved.send;
     expect((await show(saved)).root.querySelector(".tp-compare")).toBeNull();
     expect((await show(hostOf())).root.querySelector(".tp-compare")).toBeNull();
@@ -110,7 +110,7 @@ describe("the menu of runs to compare with", () => {
 
 describe("a comparison", () => {
   it("is shown when it comes, whatever tab was open, with the focus in the report", async () => {
-    const report = await show(hostOf({ canCompare: true }));
+    const report = await show(hostOf({ can_compare: true }));
     find(report.root, '[data-tp-tab="flame"]').click();
     await settle();
     report.root.focus();

@@ -40,7 +40,7 @@ async function compareWith(
 export function swapRuns(report: ReportContext): boolean {
   const { change } = report.source.header;
   if (change === null || !report.source.canCompare) return false;
-  void compareWith(report, "", change.runs[0]?.isShown !== true);
+  void compareWith(report, "", change.runs[0]?.is_shown !== true);
   return true;
 }
 

@@ -8,7 +8,7 @@ import { CompareMenu } from "../compare/compare-menu";
 import { ExportMenu } from "./export-menu";
 
 export function Header({ report }: { readonly report: ReportContext }) {
-  const { title, subtitle, code, machine, changeLine } = report.source.header;
+  const { title, subtitle, code, machine, change_line: changeLine } = report.source.header;
   return (
     <header class="tp-header">
       <Parent report={report} />

@@ -340,7 +340,7 @@ describe("a view that the kernel computes for a range", () => {
 
   /** A report whose flame graph is open, in a range of 20 ns. */
   async function inRange(more: Parameters<typeof hostOf>[0]): Promise<Mounted> {
-    const host = hostOf({ runId: `range-${mounts++}`, ...more });
+    const host = hostOf({ run_id: `range-${mounts++}`, ...more });
     const report = await show(host);
     await openTab(report.root, "flame");
     await choose(report);

@@ -105,7 +105,7 @@ class ShownReport {
       );
       return;
     }
-    const { runId } = source.value.header;
+    const { run_id: runId } = source.value.header;
     this.#root.dataset.tpRun = runId;
     hideStatic(this.#root, runId, signal);
     const store = createStore(this.#firstView(source.value), sharedOf(runId, signal), signal);
@@ -121,7 +121,7 @@ class ShownReport {
     };
     if (hadFocus) this.#root.focus({ preventScroll: true });
     followMaximized(this.#root, store, signal);
-    if (this.#store !== null && this.#report?.source.header.runId === runId) {
+    if (this.#store !== null && this.#report?.source.header.run_id === runId) {
       keepGroupings(source.value, this.#store, store);
     }
     this.#report = report;

@@ -14,7 +14,7 @@ function columnsOf(
   const headers = names.map((name) => columnHeader(name, "ns", { title: name, ...change }));
   const view = tableHeader("ops", {
     columns: [columnHeader("name", "code", { title: "Op" }), ...headers],
-    sort: names[0] ?? null,
+    sort_by: names[0] ?? null,
   });
   const frame: Frame = {
     rows: 2,
@@ -62,7 +62,7 @@ describe("the columns that are shown", () => {
   });
 
   it("always are the name and the column of the order, however narrow", () => {
-    const columns = columnsOf({ device: [5, 1], cpu: [4, 2], total: [4, 3] }, { bar: true });
+    const columns = columnsOf({ device: [5, 1], cpu: [4, 2], total: [4, 3] }, { has_bar: true });
     expect(fittingColumns(columns, 100).map(({ header }) => header.name)).toEqual([
       "name",
       "device",

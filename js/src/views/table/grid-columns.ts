@@ -63,7 +63,7 @@ export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonl
   const lead = leadColumn(view.columns);
   const found = view.columns.flatMap((header) => {
     const cells = frame.columns.get(header.name);
-    const divisor = header.sum ? steps : 1;
+    const divisor = header.is_sum ? steps : 1;
     const largest = cells?.kind === "number" ? largestOf(cells.values) : 0;
     return cells === undefined ? [] : [{ header, cells, divisor, largest }];
   });
@@ -78,7 +78,7 @@ export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonl
       cells.kind === "text"
         ? textLooks(header, cells, isLead, view.outline !== null)
         : numberLooks(header, cells, divisor, Math.max(...beside));
-    const isMain = header.name === view.sort;
+    const isMain = header.name === view.sort_by;
     const isIdle = !isLead && !isMain && isEmpty(header, cells, largest);
     return { header, cells, isLead, isDot, divisor, isMain, isIdle, ...looks };
   });
@@ -104,7 +104,7 @@ function textLooks(
   const extraPx = isLead ? DOT_PX + (isTree ? INDENTS_PX : 0) : 0;
   const wholePx = textWidth(header, cells.keys.length, text) + extraPx;
   const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
-  const mostPx = header.verbatim ? SOURCE_WISH_PX : LEAD_WISH_PX;
+  const mostPx = header.is_verbatim ? SOURCE_WISH_PX : LEAD_WISH_PX;
   const wishPx = isLead ? Math.min(mostPx, wholePx) : widthPx;
   return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, digitsPx: 0, text };
 }
@@ -155,9 +155,9 @@ function largestOf(values: Numbers): number {
 
 function numberWidth(header: ColumnHeader, title: string, digitsPx: number): number {
   const titlePx = title.length * TITLE_CHAR_PX + ARROW_PX;
-  const cellPx = header.change
+  const cellPx = header.is_change
     ? digitsPx + CHANGE_TRACK_PX + TRACK_GAP_PX
-    : header.bar
+    : header.has_bar
       ? digitsPx + TRACK_PX + TRACK_GAP_PX
       : digitsPx;
   return Math.max(titlePx, cellPx) + CELL_PAD_PX;
@@ -185,12 +185,12 @@ export function fittingColumns(
     (column) =>
       !column.isDot && (column.isLead || (chosen.get(column.header.name) ?? !column.isIdle)),
   );
-  const first = shown.find(({ isMain }) => isMain) ?? shown.find(({ header }) => header.bar);
+  const first = shown.find(({ isMain }) => isMain) ?? shown.find(({ header }) => header.has_bar);
   const canGo = (column: GridColumn) =>
     !column.isLead && column !== first && chosen.get(column.header.name) !== true;
   const roomy = withoutLast(
     shown,
-    (each) => canGo(each) && each.header.minor,
+    (each) => canGo(each) && each.header.is_minor,
     (rest) => wishedPx(rest) <= widthPx,
   );
   return withoutLast(roomy, canGo, (rest) => neededPx(rest) <= widthPx);
@@ -227,7 +227,7 @@ export function isSearched(header: ColumnHeader): boolean {
 
 /** The length of a row's bar, 0–1. */
 export function barRatio({ header, cells, largest }: GridColumn, row: number): number {
-  if (!header.bar || largest === 0 || cells.kind === "text") return 0;
+  if (!header.has_bar || largest === 0 || cells.kind === "text") return 0;
   const value = cells.values[row] ?? Number.NaN;
   return Number.isNaN(value) ? 0 : Math.abs(value) / largest;
 }

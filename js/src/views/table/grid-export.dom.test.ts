@@ -103,7 +103,7 @@ describe("textOfRows", () => {
 
   it("shows the part of one step where the page does", () => {
     const columns = columnsOf(
-      [[columnHeader("self_cpu_ns", "ns", { title: "Self CPU", sum: true }), [6e6, 3e6]]],
+      [[columnHeader("self_cpu_ns", "ns", { title: "Self CPU", is_sum: true }), [6e6, 3e6]]],
       2,
     );
     expect(textOfRows(columns, [0])).toBe("Self CPU ms\n3.000");

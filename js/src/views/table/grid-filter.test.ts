@@ -21,13 +21,13 @@ const COLUMNS: readonly (readonly [ColumnHeader, Column])[] = [
     text("aten::mm", "aten::add", "c10d::allreduce_", "DataLoader next"),
   ],
   [columnHeader("phase", "phase", { title: "Phase" }), text("forward", "backward", "data", "data")],
-  [columnHeader("calls", "count", { title: "Calls", sum: true }), numbers(3, 10, 1, 2)],
+  [columnHeader("calls", "count", { title: "Calls", is_sum: true }), numbers(3, 10, 1, 2)],
   [
-    columnHeader("self_cpu_ns", "ns", { title: "Self CPU", sum: true }),
+    columnHeader("self_cpu_ns", "ns", { title: "Self CPU", is_sum: true }),
     numbers(2e6, 5e6, 1e6, Number.NaN),
   ],
   [
-    columnHeader("self_device_ns", "ns", { title: "Self device", sum: true }),
+    columnHeader("self_device_ns", "ns", { title: "Self device", is_sum: true }),
     numbers(9e6, 0, 4e3, 0),
   ],
   [

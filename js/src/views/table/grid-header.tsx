@@ -121,7 +121,7 @@ function resize(
 /** `left` is where a pinned column stays. */
 export function cellClass(column: GridColumn, left?: number): string {
   const kind = column.isNumeric ? "tp-number" : "tp-text";
-  const minor = column.header.minor ? " tp-minor" : "";
+  const minor = column.header.is_minor ? " tp-minor" : "";
   return `tp-cell ${kind}${column.isLead ? " tp-lead" : ""}${left === undefined ? "" : " tp-pinned"}${minor}`;
 }
 

@@ -58,7 +58,7 @@ export function GridRow(props: GridRowProps) {
 
 function RowView(props: GridRowProps) {
   const { id, view, frame, columns, row, position, isSelected, outline, acts } = props;
-  const isQuiet = view.sparse && isWithoutNumbers(view, frame, row);
+  const isQuiet = view.is_sparse && isWithoutNumbers(view, frame, row);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: keys belong to the grid, which has the focus.
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.
@@ -109,7 +109,7 @@ function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
   const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row);
   const whole = column.text(row);
   const isCode = column.header.unit === "code";
-  const { verbatim } = column.header;
+  const { is_verbatim: verbatim } = column.header;
   return (
     <>
       {outline !== null && <Fold outline={outline} onToggle={() => acts.current.toggle(row)} />}
@@ -176,7 +176,8 @@ function Cell(props: CellProps) {
   const { view, frame, column, row } = props;
   const number = numberAt(frame, column.header.name, row);
   // What does not apply to a row in another one, such as the host time of a kernel, is blank.
-  const isBlank = (props.outline?.depth ?? 0) > 0 ? Number.isNaN(number) : view.sparse && !number;
+  const isBlank =
+    (props.outline?.depth ?? 0) > 0 ? Number.isNaN(number) : view.is_sparse && !number;
   const text = isBlank && column.isNumeric ? "" : column.text(row);
   const isCode = column.header.unit === "code";
   const value = (
@@ -187,8 +188,8 @@ function Cell(props: CellProps) {
       {text}
     </span>
   );
-  if (column.header.change) return <ChangeCell {...props} value={value} number={number} />;
-  return column.header.bar ? <BarCell {...props} value={value} isQuiet={text === ""} /> : value;
+  if (column.header.is_change) return <ChangeCell {...props} value={value} number={number} />;
+  return column.header.has_bar ? <BarCell {...props} value={value} isQuiet={text === ""} /> : value;
 }
 
 /** A difference: a bar to either side of a middle line, with its sign. */
@@ -245,7 +246,7 @@ function BarCell({
 
 /** The last column with bars has the colors of the phases; others are neutral. */
 function hueColumn(view: TableHeader, column: GridColumn): boolean {
-  return view.columns.findLast(({ bar }) => bar)?.name === column.header.name;
+  return view.columns.findLast(({ has_bar }) => has_bar)?.name === column.header.name;
 }
 
 function phaseOf(view: TableHeader, frame: Frame, row: number): string {

@@ -201,7 +201,7 @@ function useCounts(
   rows: readonly GridTableRow[],
 ): RowCounts {
   const tree = treeOfFrame(frame, view);
-  const isLines = view.columns.some(({ verbatim }) => verbatim);
+  const isLines = view.columns.some(({ is_verbatim }) => is_verbatim);
   const whole = useMemo(
     () => (tree === null ? frame.rows : countRows(tree, allRows(frame), isLines)),
     [tree, frame, isLines],

@@ -73,7 +73,7 @@ export function createGridTable(
     atoms: { sorting: atomOf(state.sorting), globalFilter: atomOf(state.query) },
     initialState: { columnVisibility: visibilityAt(columns, FIRST_WIDTH_PX, look.chosen) },
     // Rows that came in an order of their own can get it back.
-    enableSortingRemoval: view.outline !== null || view.sparse,
+    enableSortingRemoval: view.outline !== null || view.is_sparse,
     enableMultiSort: false,
     getColumnCanGlobalFilter: () => true,
   });

@@ -232,12 +232,12 @@ describe("the flame graph", () => {
 
 describe("columns", () => {
   const view = tableHeader("ops", {
-    sort: "total_ns",
+    sort_by: "total_ns",
     columns: [
       columnHeader("name", "code"),
-      columnHeader("calls", "count", { minor: true }),
-      columnHeader("self_ns", "ns", { bar: true }),
-      columnHeader("total_ns", "ns", { bar: true }),
+      columnHeader("calls", "count", { is_minor: true }),
+      columnHeader("self_ns", "ns", { has_bar: true }),
+      columnHeader("total_ns", "ns", { has_bar: true }),
     ],
   });
   const decoded = decodeFrame(

@@ -53,7 +53,7 @@ function LeftOut({ report, view, grid }: PartProps) {
 function GridTools(props: PartProps) {
   const { report, view, grid } = props;
   const { store, source } = report;
-  const canBePerStep = source.header.steps > 1 && view.columns.some(({ sum }) => sum);
+  const canBePerStep = source.header.steps > 1 && view.columns.some(({ is_sum }) => is_sum);
   return (
     <Tools>
       {view.columns.some(isSearched) && <SearchBox text={grid.query} label={filterHint(view)} />}
@@ -256,7 +256,7 @@ function activeId(props: PartProps): string | undefined {
 
 /** "op" for Ops: the title without a final s; rows of source code are lines. */
 function nounOf(view: TableHeader): string {
-  if (view.columns.some((column) => column.verbatim)) return "line";
+  if (view.columns.some((column) => column.is_verbatim)) return "line";
   if (view.tab === "compare") return view.group.toLowerCase().replace(/s$/, "");
   if (view.title.includes(" by ")) return view.group.toLowerCase();
   return view.title.toLowerCase().replace(/s$/, "");

@@ -65,8 +65,8 @@ interface Made {
 function shownIn(view: TableHeader): TableHeader {
   const known: readonly string[] = ["name", "phase", ...(COLUMNS[view.name] ?? [])];
   const columns = view.columns.filter(({ name }) => known.includes(name));
-  const sort = columns.some(({ name }) => name === view.sort) ? view.sort : null;
-  return { ...view, columns, outline: null, sort };
+  const sort = columns.some(({ name }) => name === view.sort_by) ? view.sort_by : null;
+  return { ...view, columns, outline: null, sort_by: sort };
 }
 
 function tableIn(view: TableHeader, model: TimelineModel, range: Span<Ns>): Made {

@@ -65,7 +65,7 @@ type CodeLine = NonNullable<ReportContext["source"]["header"]["verdict"]["code"]
 /** The line that the verdict names; opens the view that shows it. */
 function Code({ report, code }: { readonly report: ReportContext; readonly code: CodeLine }) {
   const view = report.source.header.views.find(
-    (each) => each.shape === "table" && each.columns.some((column) => column.verbatim),
+    (each) => each.shape === "table" && each.columns.some((column) => column.is_verbatim),
   );
   const open = () => {
     if (view !== undefined) revealIn(report.store, view.name, code.source);

@@ -1,0 +1,466 @@
+/**
+ * The checks and types of a report's header. Written by `scripts/generate_header.py` from the structs in
+ * `torchprof_magic/render/header.py`: change those.
+ */
+
+import {
+  type Checked,
+  flag,
+  listOf,
+  mapOf,
+  number,
+  oneOf,
+  orNull,
+  record,
+  scalar,
+  text,
+  tupleOf,
+} from "./check";
+
+/**
+ * What every view has.
+ *
+ * `count` is shown beside the title, if it is known, and `empty` in place of the view when there
+ * is no data. `place` is in a tab, as a grouping of a tab, in the strip of the steps, or in "About
+ * this run". `tab` is the tab that a grouping belongs to, and `group` what it is called there.
+ */
+const tabHeader = {
+  name: text,
+  title: text,
+  count: orNull(number),
+  empty: orNull(text),
+  place: oneOf("about", "group", "strip", "tab"),
+  tab: text,
+  group: text,
+};
+
+/**
+ * A view with columns: its first byte in the container, -1 when it must be pulled, and how many
+ * there are.
+ */
+const framedHeader = { ...tabHeader, offset: number, length: number };
+
+/** A piece of the verdict's text. Pieces with the style `code` are names. */
+export const spanHeader = record({ text: text, style: oneOf("", "code", "strong") });
+export type SpanHeader = Checked<typeof spanHeader>;
+
+/** The line of the program that a verdict names. */
+export const codeHeader = record({ line: number, source: text });
+export type CodeHeader = Checked<typeof codeHeader>;
+
+/**
+ * What limits the speed, the line to look at if one is known, and what speaks against it, the
+ * gravest first.
+ */
+export const verdictHeader = record({
+  title: text,
+  text: listOf(spanHeader),
+  code: orNull(codeHeader),
+  doubts: listOf(text),
+});
+export type VerdictHeader = Checked<typeof verdictHeader>;
+
+/**
+ * One column of a shape: its name, title and unit, and an exact definition.
+ *
+ * `is_minor` columns are hidden first if the view is narrow; `has_bar` draws a bar behind the
+ * number. Text of an `is_verbatim` column keeps its spaces and is not shortened, as source code.
+ * An `is_sum` column adds up over the recorded steps, so it can be shown a step. Numbers of an
+ * `is_change` column are differences, drawn from a middle line to either side.
+ */
+export const column = record({
+  name: text,
+  title: text,
+  unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+  definition: text,
+  is_minor: flag,
+  has_bar: flag,
+  is_verbatim: flag,
+  is_sum: flag,
+  is_change: flag,
+});
+export type Column = Checked<typeof column>;
+
+/**
+ * The columns that draw each row of a table as a bar, stacked by phase, all on one scale.
+ *
+ * `number` labels a bar, `start` is when it began, `total` is its length, and `parts` gives the
+ * column of each phase. `complete` is false for a bar that was cut. `line` is drawn below the
+ * parts on the same scale.
+ */
+export const bars = record({
+  number: text,
+  start: text,
+  total: text,
+  complete: text,
+  parts: mapOf(text),
+  line: orNull(text),
+});
+export type Bars = Checked<typeof bars>;
+
+/**
+ * The columns that make rows a tree: the `id` of each row, and that of the row around it, empty
+ * for none.
+ *
+ * Rows stand after the row around them. Those up to `open_levels` deep are open at first, except
+ * those that are true in the column `closed`. Rows that are true in the column `aside` repeat
+ * others to explain the row around them; filters and searches for a name skip them.
+ */
+export const outline = record({
+  id: text,
+  parent: text,
+  open_levels: number,
+  closed: orNull(text),
+  aside: orNull(text),
+});
+export type Outline = Checked<typeof outline>;
+
+/**
+ * One part of the bar of a rank: its column, title and look.
+ *
+ * The look is the hue of a phase, `both` for that of computation and communication at once, or
+ * `idle` for waiting.
+ */
+export const rankPart = record({ column: text, title: text, look: text });
+export type RankPart = Checked<typeof rankPart>;
+
+/**
+ * One piece of advice. Code in its texts stands between backticks.
+ *
+ * `saving_ns` is what a step would be shorter, `saving_bytes` what less memory would be used; None
+ * if unknown. `per` follows the bytes: ` a step` if it is so much less with each step. `place` is
+ * the line to change, or empty, `at` what stands before it, and `view` the view that shows it.
+ * `level` is how sure it is, from 1 for a guess to 3 for what was measured; `certainty` says so in
+ * words.
+ */
+export const card = record({
+  rule: text,
+  title: text,
+  fix: text,
+  place: text,
+  evidence: text,
+  saving_ns: orNull(number),
+  saving_bytes: orNull(number),
+  certainty: text,
+  level: number,
+  view: text,
+  at: text,
+  per: text,
+});
+export type Card = Checked<typeof card>;
+
+/**
+ * The columns that draw each row of a table as a rank: a bar in parts, and numbers beside it.
+ *
+ * `number` is the number of the rank, `total` the length of its bar, and `late` is true for the
+ * rank that the verdict names. `beside` are the columns shown as numbers. `waits` is the view with
+ * what each rank waits in each collective, empty for none. `cards` say what to change.
+ */
+export const rankBars = record({
+  number: text,
+  total: text,
+  late: text,
+  parts: listOf(rankPart),
+  beside: listOf(text),
+  waits: text,
+  cards: listOf(card),
+});
+export type RankBars = Checked<typeof rankBars>;
+
+/** A view of the shape `Table`. */
+export const tableHeader = record({
+  ...framedHeader,
+  shape: oneOf("table"),
+  columns: listOf(column),
+  sort_by: orNull(text),
+  bars: orNull(bars),
+  outline: orNull(outline),
+  is_sparse: flag,
+  ranks: orNull(rankBars),
+});
+export type TableHeader = Checked<typeof tableHeader>;
+
+/** One measure for the boxes of a tree: columns `self_<name>` and `total_<name>`. */
+export const weight = record({
+  name: text,
+  title: text,
+  unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+});
+export type Weight = Checked<typeof weight>;
+
+/** A view of the shape `Tree`. */
+export const treeHeader = record({
+  ...framedHeader,
+  shape: oneOf("tree"),
+  weights: listOf(weight),
+});
+export type TreeHeader = Checked<typeof treeHeader>;
+
+/** A moment worth showing on a series, such as its peak or, on `EVERY_LANE`, the start of a step. */
+export const mark = record({
+  lane: text,
+  time_ns: number,
+  label: text,
+  kind: oneOf("peak", "step"),
+});
+export type Mark = Checked<typeof mark>;
+
+/** A stretch of a step that one phase takes most of; `phase` is one of `PHASES`. */
+export const phaseSpan = record({ start_ns: number, end_ns: number, phase: text });
+export type PhaseSpan = Checked<typeof phaseSpan>;
+
+/**
+ * One call of a module, by the path of its attributes from the model or from the part that holds
+ * all of them.
+ */
+export const moduleSpan = record({ start_ns: number, end_ns: number, name: text });
+export type ModuleSpan = Checked<typeof moduleSpan>;
+
+/** A view of the shape `Series`. */
+export const seriesHeader = record({
+  ...framedHeader,
+  shape: oneOf("series"),
+  bands: listOf(column),
+  stacked: listOf(column),
+  marks: listOf(mark),
+  phases: listOf(phaseSpan),
+  modules: listOf(moduleSpan),
+});
+export type SeriesHeader = Checked<typeof seriesHeader>;
+
+/**
+ * What the levels of a curve mean: 0 is `low` and `MOST_LEVEL` is `high`, in `unit`, which may be
+ * empty.
+ *
+ * `least` and `most` are the smallest and the largest value that there are.
+ */
+export const scale = record({ low: number, high: number, unit: text, least: number, most: number });
+export type Scale = Checked<typeof scale>;
+
+/**
+ * One row of a timeline: a thread, its calls of the device's interface, a stream, or what a device
+ * waits for.
+ *
+ * `group` is the thread or device that it belongs to, whose lanes stand together. A lane of kind
+ * `counters` has no slices: it heads the counters of its group, and folds them at first if it
+ * `is_folded`. Each `counter` is a curve on its `scale`, on which the slices give the levels.
+ */
+export const sliceLane = record({
+  title: text,
+  kind: oneOf(
+    "annotations",
+    "calls",
+    "counter",
+    "counters",
+    "queue",
+    "steps",
+    "stream",
+    "thread",
+    "waits",
+  ),
+  group: text,
+  scale: orNull(scale),
+  is_folded: flag,
+});
+export type SliceLane = Checked<typeof sliceLane>;
+
+/**
+ * One choice of what a timeline shows of the threads: its column gives the depth of a slice, -1
+ * for hidden.
+ */
+export const layer = record({ title: text, column: text });
+export type Layer = Checked<typeof layer>;
+
+/**
+ * Says that slices are only a picture of more: of how many, and from when to when.
+ *
+ * Those shorter than `bucket_ns` are merged where they begin in the same multiple of it.
+ */
+export const excerpt = record({
+  slices: number,
+  start_ns: number,
+  end_ns: number,
+  bucket_ns: number,
+});
+export type Excerpt = Checked<typeof excerpt>;
+
+/** A view of the shape `Slices`. */
+export const slicesHeader = record({
+  ...framedHeader,
+  shape: oneOf("slices"),
+  lanes: listOf(sliceLane),
+  layers: listOf(layer),
+  columns: listOf(column),
+  excerpt: orNull(excerpt),
+});
+export type SlicesHeader = Checked<typeof slicesHeader>;
+
+/** A view with columns that is built, and described, when it is first shown. */
+export const waitingHeader = record({ ...tabHeader, shape: oneOf("waiting") });
+export type WaitingHeader = Checked<typeof waitingHeader>;
+
+/**
+ * One number or one text with its label.
+ *
+ * `value` is in `unit`, which is `text` for a text; None means unknown. `note` says how the number
+ * is defined or what it is compared with, and `op` names the op that the fact is about. `phase`
+ * colors its bar. `view` is the view that shows more of it.
+ */
+export const fact = record({
+  label: text,
+  value: orNull(scalar),
+  unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+  note: text,
+  op: text,
+  phase: text,
+  view: text,
+});
+export type Fact = Checked<typeof fact>;
+
+/**
+ * Facts under one title.
+ *
+ * With the kind `phases` the labels are phases, and the values add up to a whole. With `bars` all
+ * values are of one unit, and are drawn as bars on one scale. With `memory` the facts stand below
+ * the curve of the memory. `aside` says what the numbers are. Those of the group `top` stand side
+ * by side, and those of `about` are folded away.
+ */
+export const section = record({
+  title: text,
+  facts: listOf(fact),
+  kind: oneOf("bars", "facts", "memory", "phases"),
+  aside: text,
+  group: oneOf("about", "main", "top"),
+});
+export type Section = Checked<typeof section>;
+
+/** A view of the shape `Facts`. */
+export const factsHeader = record({
+  ...tabHeader,
+  shape: oneOf("facts"),
+  sections: listOf(section),
+  cards: listOf(card),
+});
+export type FactsHeader = Checked<typeof factsHeader>;
+
+/**
+ * One kind of problem, with its count.
+ *
+ * `code` is stable and dotted (`chrome.unclosed_event`), `message` says what happened and what was
+ * lost, `fix` says what to do about it.
+ */
+export const problem = record({
+  code: text,
+  severity: oneOf("data_loss", "info", "warning"),
+  count: number,
+  message: text,
+  fix: text,
+});
+export type Problem = Checked<typeof problem>;
+
+/** A view of the shape `Problems`. */
+export const problemsHeader = record({
+  ...tabHeader,
+  shape: oneOf("problems"),
+  problems: listOf(problem),
+});
+export type ProblemsHeader = Checked<typeof problemsHeader>;
+
+/**
+ * One entry of the export menu: a file to save, or the trace for the Perfetto UI.
+ *
+ * `aside` is what the title does not say.
+ */
+export const exportHeader = record({
+  name: text,
+  title: text,
+  aside: text,
+  kind: oneOf("perfetto", "save"),
+  filename: text,
+  mime: text,
+});
+export type ExportHeader = Checked<typeof exportHeader>;
+
+/**
+ * One of two compared runs: whether the other tabs show it, its step times in ns, and the typical
+ * one if known.
+ */
+export const runHeader = record({
+  title: text,
+  is_shown: flag,
+  steps: listOf(number),
+  typical: orNull(number),
+});
+export type RunHeader = Checked<typeof runHeader>;
+
+/**
+ * The change from an earlier run to this one, which the tab Compare shows above its views.
+ *
+ * `numbers` are the step times with the interval of the difference, `runs` those before and after,
+ * and each of `settings` has the name of a setting that differs, its value before, and that after.
+ */
+export const changeHeader = record({
+  kind: oneOf("faster", "slower", "unclear"),
+  title: text,
+  numbers: text,
+  evidence: text,
+  warnings: listOf(text),
+  runs: listOf(runHeader),
+  settings: listOf(tupleOf(text, text, text)),
+});
+export type ChangeHeader = Checked<typeof changeHeader>;
+
+/** A tab that has nothing to show, and the flag that brings it. */
+export const missingHeader = record({ title: text, flag: text });
+export type MissingHeader = Checked<typeof missingHeader>;
+
+/** The checks of a view by its shape. */
+export const VIEWS = {
+  table: tableHeader,
+  tree: treeHeader,
+  series: seriesHeader,
+  slices: slicesHeader,
+  waiting: waitingHeader,
+  facts: factsHeader,
+  problems: problemsHeader,
+};
+
+const shaped = record({ shape: oneOf(...(Object.keys(VIEWS) as readonly Shape[])) });
+export type Shape = keyof typeof VIEWS;
+export type ViewHeader = { [S in Shape]: Checked<(typeof VIEWS)[S]> }[Shape];
+export const view = (value: unknown, at: string): ViewHeader =>
+  VIEWS[shaped(value, at).shape](value, at);
+
+/**
+ * All that a page knows of a report.
+ *
+ * `parent` is the page that it was opened from. `steps` is by how many sums are divided to be
+ * those of a step, and `titles` are the names of kernels that have a shorter one, with it.
+ * `ranged` are the views that the kernel computes for a range of time, `first` is the view to
+ * open, if not the first tab, and `exports` is what the menu offers, in a saved file only what it
+ * contains. `can_compare` says that the page can ask for a comparison with another run;
+ * `change_line` says how the steps changed since the last run of the cell. Texts are empty where
+ * nothing is known.
+ */
+export const reportHeader = record({
+  version: oneOf(10),
+  run_id: text,
+  title: text,
+  verdict: verdictHeader,
+  views: listOf(view),
+  exports: listOf(exportHeader),
+  parent: text,
+  subtitle: text,
+  code: text,
+  machine: text,
+  notice: text,
+  steps: number,
+  titles: listOf(tupleOf(text, text)),
+  can_compare: flag,
+  change_line: text,
+  change: orNull(changeHeader),
+  ranged: listOf(text),
+  first: text,
+  missing: listOf(missingHeader),
+});
+export type ReportHeader = Checked<typeof reportHeader>;
