@@ -1,4 +1,7 @@
-"""A real JupyterLab or Notebook 7, and a real Chromium, all without the user's configuration."""
+"""A real JupyterLab or Notebook 7, and a real Chromium, all without the user's configuration.
+
+A worker starts one of each for all its tests.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,43 +68,95 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@contextmanager
-def jupyter(root: Path, app: str = "lab", theme: str = "light", trusted: Sequence[Path] = ()) -> Iterator[str]:
-    """Yield the URL of a JupyterLab (``lab``) or Notebook 7 (``notebook``); it is always stopped afterwards.
+class Server:
+    """A running JupyterLab (``lab``) or Notebook 7 (``notebook``), which shows all notebooks below ``root``."""
 
-    The ``trusted`` notebooks are signed, as those are that were run by the same user.
-    """
-    with tempfile.TemporaryDirectory(prefix="lab-") as private:
-        env = dict(os.environ)
-        for name in PRIVATE_FOLDERS:
-            folder = Path(private) / name.lower()
-            folder.mkdir()
-            env[name] = str(folder)
-        notary = NotebookNotary(data_dir=env["JUPYTER_DATA_DIR"])
-        for notebook in trusted:
+    def __init__(self, address: str, root: Path, private: dict[str, str]) -> None:
+        self.address = address
+        self.root = root
+        self._private = private
+
+    def trust(self, *notebooks: Path) -> None:
+        """Sign notebooks, as those are that were run by the same user."""
+        notary = NotebookNotary(data_dir=self._private["JUPYTER_DATA_DIR"])
+        for notebook in notebooks:
             notary.sign(nbformat.read(notebook, as_version=4))
         notary.store.close()
-        settings = Path(env["JUPYTERLAB_SETTINGS_DIR"]) / "@jupyterlab" / "apputils-extension"
-        settings.mkdir(parents=True)
-        look = {"theme": "JupyterLab Dark" if theme == "dark" else "JupyterLab Light"}
-        (settings / "themes.jupyterlab-settings").write_text(json.dumps(look))
+
+    def tidy(self) -> None:
+        """End the kernels of the tests before, and go back to the light theme."""
+        for session in json.loads(self._ask("api/sessions")):
+            self._ask(f"api/sessions/{session['id']}", "DELETE")
+        self.set_look()
+
+    def set_look(self) -> None:
+        """Choose the light theme, and no news."""
+        settings = Path(self._private["JUPYTERLAB_SETTINGS_DIR"]) / "@jupyterlab" / "apputils-extension"
+        settings.mkdir(parents=True, exist_ok=True)
+        (settings / "themes.jupyterlab-settings").write_text('{"theme": "JupyterLab Light"}')
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+
+    def _ask(self, path: str, method: str = "GET") -> bytes:
+        request = urllib.request.Request(f"{self.address}/{path}", method=method)  # noqa: S310 - our own server
+        with urllib.request.urlopen(request, timeout=START_S) as answer:  # noqa: S310 - the same
+            return bytes(answer.read())
+
+
+@contextmanager
+def jupyter(root: Path, app: str = "lab") -> Iterator[Server]:
+    """Yield a server; it is always stopped afterwards."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
+        private = {name: str(Path(folder) / name.lower()) for name in PRIVATE_FOLDERS}
+        for each in private.values():
+            Path(each).mkdir()
         # Notebook 7 reads this one from its file alone.
         exposed = {name: {"expose_app_in_browser": True} for name in SERVER_APPS.values()}
         for config in ("jupyter_server_config", "jupyter_notebook_config", "jupyter_lab_config"):
-            (Path(env["JUPYTER_CONFIG_DIR"]) / f"{config}.json").write_text(json.dumps(exposed))
+            (Path(private["JUPYTER_CONFIG_DIR"]) / f"{config}.json").write_text(json.dumps(exposed))
         port = free_port()
-        log = Path(private) / "server.log"
+        found = Server(f"http://127.0.0.1:{port}", root, private)
+        found.set_look()
+        log = Path(folder) / "server.log"
         with log.open("wb") as sink:
-            server = subprocess.Popen(
-                _server_command(root, port, app), env=env, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            process = subprocess.Popen(
+                _server_command(root, port, app),
+                env=os.environ | private,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         try:
-            address = f"http://127.0.0.1:{port}"
-            wait_for(f"{address}/api", server, log)
-            yield address
+            wait_for(f"{found.address}/api", process, log)
+            yield found
         finally:
-            stop(server)
+            stop(process)
+
+
+class Shared:
+    """The browser and the servers of this worker: each is started when a test first needs it."""
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._browser: Browser | None = None
+        self._servers: dict[str, Server] = {}
+
+    def browser(self) -> Browser:
+        """Return the browser."""
+        if self._browser is None:
+            self._browser = self._running.enter_context(chromium())
+        return self._browser
+
+    def server(self, root: Path, app: str) -> Server:
+        """Return the server of an app."""
+        if app not in self._servers:
+            self._servers[app] = self._running.enter_context(jupyter(root, app))
+        return self._servers[app]
+
+    def end(self) -> None:
+        """End what is running: Playwright's event loop would be in the way of other tests."""
+        self._running.close()
+        self._browser = None
+        self._servers.clear()
 
 
 def _server_command(root: Path, port: int, app: str) -> list[str]:
@@ -172,7 +227,7 @@ def write_notebook(path: Path, *cells: str) -> Path:
 class Lab:
     """One notebook, open in JupyterLab or Notebook 7."""
 
-    def __init__(self, page: Page, address: str, notebook: Path, app: str = "lab") -> None:
+    def __init__(self, page: Page, server: Server, notebook: Path, app: str = "lab") -> None:
         self.page = page
         self.app = app
         self.requests: list[str] = []
@@ -180,8 +235,10 @@ class Lab:
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", self._note_error)
         # A workspace of its own: the others remember which notebooks were open.
-        place = f"lab/workspaces/{notebook.stem}/tree" if app == "lab" else "notebooks"
-        page.goto(f"{address}/{place}/{notebook.name}")
+        path = notebook.relative_to(server.root).as_posix()
+        workspace = path.removesuffix(".ipynb").replace("/", "-")
+        place = f"lab/workspaces/{workspace}/tree" if app == "lab" else "notebooks"
+        page.goto(f"{server.address}/{place}/{path}")
         page.wait_for_selector(".jp-Notebook", timeout=START_S * 1000)
         self.wait_until_idle()
         if app == "lab":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from driver import chromium, open_tab, screenshot, show_file
+from driver import open_tab, screenshot, show_file
 from gpu_trace import write_gpu_trace
 from hosts import Hosted, hosted
 from playwright.sync_api import Browser, Page, expect
@@ -30,12 +30,6 @@ STATIC_PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><tit
 <style>body {{ background: {ground}; color: {text}; font: 14px system-ui; }}</style></head>
 <body><main><h1>Notebook</h1>{copy}</main></body></html>"""
 COLORS = {"light": ("#ffffff", "#1f2328"), "dark": ("#111111", "#dddddd")}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from driver import chromium, open_tab, screenshot
+from driver import open_tab, screenshot
 from playwright.sync_api import Browser, Page, expect
 
 import torchprof_magic as tp
@@ -34,12 +33,6 @@ class Answer(NamedTuple):
     gap_us: float
     by: str | None
     shapes: object
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 def answer_in(events: list[dict[str, Any]]) -> Answer | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from driver import Lab, chromium, cut_texts, jupyter, open_tab, screenshot, write_notebook
+from driver import Lab, Server, cut_texts, open_tab, screenshot, write_notebook
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -20,15 +22,14 @@ WITHIN_MS = 60_000
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(browser: Browser, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("compare")
     notebook = write_notebook(root / "two.ipynb", SETUP, LOOP, MORE)
-    with chromium() as browser, jupyter(root) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        opened = Lab(page, address, notebook)
-        opened.run_all()
-        yield opened
-        page.close()
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    opened = Lab(page, server, notebook)
+    opened.run_all()
+    yield opened
+    page.close()
 
 
 def runs_shown(report: Any) -> Any:

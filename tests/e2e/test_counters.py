@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from counter_trace import write_counter_trace
-from driver import Lab, chromium, jupyter, open_tab, screenshot, show_file, write_notebook
+from driver import Lab, Server, open_tab, screenshot, show_file, write_notebook
 from playwright.sync_api import Browser, Page, expect
 
 import torchprof_magic as tp
@@ -22,12 +22,6 @@ SHOW_WINDOWED = (
     "from torchprof_magic.tables.timeline import slice_windows\nslice_windows.WHOLE_SLICES = 3000\n"
     "tp.load('counters.json')"
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -125,18 +119,17 @@ def test_the_counters_of_many_devices_are_folded_at_first(browser: Browser, file
     page.close()
 
 
-def test_a_page_that_asks_for_windows_shows_the_same_values(browser: Browser, tmp_path: Path) -> None:
+def test_a_page_that_asks_for_windows_shows_the_same_values(browser: Browser, server: Server, tmp_path: Path) -> None:
     write_counter_trace(tmp_path / "counters.json")
     notebook = write_notebook(tmp_path / "counters.ipynb", SHOW, SHOW_WINDOWED)
-    with jupyter(tmp_path) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        lab = Lab(page, address, notebook)
-        lab.run_all()
-        for index, name in enumerate(("whole", "windowed")):
-            timeline = Timeline(page, lab.report(index))
-            expect(timeline.canvas).to_have_attribute("data-tp-complete", "true")
-            assert timeline.hover("SM Clock")
-            expect(timeline.footer).to_contain_text("1,410 MHz")
-            screenshot(timeline.report, f"counters-in-lab-{name}")
-        assert lab.errors == []
-        page.close()
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    lab = Lab(page, server, notebook)
+    lab.run_all()
+    for index, name in enumerate(("whole", "windowed")):
+        timeline = Timeline(page, lab.report(index))
+        expect(timeline.canvas).to_have_attribute("data-tp-complete", "true")
+        assert timeline.hover("SM Clock")
+        expect(timeline.footer).to_contain_text("1,410 MHz")
+        screenshot(timeline.report, f"counters-in-lab-{name}")
+    assert lab.errors == []
+    page.close()

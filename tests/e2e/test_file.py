@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from driver import chromium, open_tab, screenshot
+from driver import open_tab, screenshot
 from playwright.sync_api import Browser, Page, expect
 from torch.profiler import record_function
 
@@ -36,12 +36,6 @@ def report() -> tp.Report:
                 with record_function(name):
                     model(torch.randn(8, 16)).sum().backward()
     return p.report
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

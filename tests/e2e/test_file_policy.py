@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driver import chromium, open_tab, screenshot
+from driver import open_tab, screenshot
 from fake_perfetto import ADDRESS, FakePerfetto, given_trace
 from gpu_trace import write_gpu_trace
 from playwright.sync_api import Browser, Locator, Route, expect
@@ -113,12 +113,6 @@ class Opened:
             open_tab(self.report, name)
             expect(self.page.locator(".tp-panel")).to_be_visible()
         return names
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

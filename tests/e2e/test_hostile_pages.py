@@ -13,7 +13,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from driver import chromium, open_tab, screenshot
+from driver import open_tab, screenshot
 from hostile.recordings import encodable, report_about, report_of, report_with_call_stacks
 from hostile.texts import TEXTS, in_parts, sample
 from nbconvert import HTMLExporter
@@ -81,12 +81,6 @@ class Watched:
         assert self.complaints == []
         assert self.requests == []
         assert len(self.context.pages) == 1
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import chromium, cut_texts, open_tab, screenshot, screenshot_file, show_file
+from driver import cut_texts, open_tab, screenshot, screenshot_file, show_file
 from gpu_trace import write_gpu_trace
 from hosts import GROUNDS, VSCODE_GROUNDS, Host, Hosted, hosted, vscode_variables
 from playwright.sync_api import Browser, Page, expect
@@ -47,12 +47,6 @@ COUNT_FRAMES = """() => {
   window.askForFrame ??= window.requestAnimationFrame.bind(window);
   window.requestAnimationFrame = (act) => { window.framesAsked += 1; return window.askForFrame(act); };
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

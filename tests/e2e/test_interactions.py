@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from amount import thorough
-from driver import Lab, chromium, jupyter, open_tab, screenshot, write_notebook
+from driver import Lab, Server, open_tab, screenshot, write_notebook
 from gpu_trace import STEP_US, write_gpu_trace
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -20,17 +20,21 @@ GUTTER_PX = 128
 
 
 @pytest.fixture(scope="module", params=["lab", pytest.param("notebook", marks=thorough)])
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(
+    request: pytest.FixtureRequest,
+    browser: Browser,
+    server_of: Callable[[str], Server],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp(request.param)
     write_gpu_trace(root / "gpu.json")
     notebook = write_notebook(root / "gpu.ipynb", "import torchprof_magic as tp\ntp.load('gpu.json')")
-    with chromium() as browser, jupyter(root, request.param) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        opened = Lab(page, address, notebook, request.param)
-        opened.run_all()
-        opened.report()
-        yield opened
-        page.close()
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    opened = Lab(page, server_of(request.param), notebook, request.param)
+    opened.run_all()
+    opened.report()
+    yield opened
+    page.close()
 
 
 @pytest.fixture

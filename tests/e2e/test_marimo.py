@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from amount import thorough
-from driver import START_S, chromium, cut_texts, free_port, open_tab, screenshot, stop, wait_for
-from playwright.sync_api import Page, expect
+from driver import START_S, cut_texts, free_port, open_tab, screenshot, stop, wait_for
+from playwright.sync_api import Browser, Page, expect
 
 # In a sample, the stand-in of test_hosts.py is all of marimo.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, thorough]
@@ -68,10 +68,10 @@ def marimo(notebook: Path, mode: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module", params=["run", "edit"])
-def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     notebook = tmp_path_factory.mktemp("marimo") / "train.py"
     notebook.write_text(NOTEBOOK)
-    with chromium() as browser, marimo(notebook, request.param) as address:
+    with marimo(notebook, request.param) as address:
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.errors = []
         page.on("pageerror", lambda error: page.errors.append(f"{error.message}\n{error.stack}"))

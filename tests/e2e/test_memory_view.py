@@ -8,18 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from driver import chromium, open_tab, screenshot
+from driver import open_tab, screenshot
 from playwright.sync_api import Browser, Page, expect
 
 import torchprof_magic as tp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

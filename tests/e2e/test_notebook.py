@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from amount import thorough
-from driver import Lab, chromium, jupyter, open_tab, screenshot, write_notebook
+from driver import Lab, Server, open_tab, screenshot, write_notebook
 from fake_perfetto import ADDRESS, FakePerfetto, given_trace
 from playwright.sync_api import Browser, expect
 
@@ -39,22 +39,20 @@ for batch in torch.randn(8, 32, 64):
 ORDER = "print('BY_CALLS', run.ops.sort('calls', descending=True)['calls'][0], run.ops.height)"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
 @pytest.fixture(scope="module", params=["lab", pytest.param("notebook", marks=thorough)])
-def lab(request: pytest.FixtureRequest, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(
+    request: pytest.FixtureRequest,
+    browser: Browser,
+    server_of: Callable[[str], Server],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp(request.param)
     notebook = write_notebook(root / "train.ipynb", SETUP, TRAIN, ORDER, LEAK)
-    with jupyter(root, request.param) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        opened = Lab(page, address, notebook, request.param)
-        opened.run_all()
-        yield opened
-        page.close()
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    opened = Lab(page, server_of(request.param), notebook, request.param)
+    opened.run_all()
+    yield opened
+    page.close()
 
 
 def grid(report: Any) -> Any:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import Lab, chromium, jupyter, open_tab, screenshot, write_notebook
-from playwright.sync_api import expect
+from driver import Lab, Server, open_tab, screenshot, write_notebook
+from playwright.sync_api import Browser, expect
 from support import annotation, chrome, frame, span
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -44,17 +44,16 @@ def write_uneven_steps(path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(browser: Browser, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("ranges")
     write_uneven_steps(root / "uneven.json")
     notebook = write_notebook(root / "uneven.ipynb", "import torchprof_magic as tp\ntp.load('uneven.json')")
-    with chromium() as browser, jupyter(root) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        opened = Lab(page, address, notebook)
-        opened.run_all()
-        opened.report()
-        yield opened
-        page.close()
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    opened = Lab(page, server, notebook)
+    opened.run_all()
+    opened.report()
+    yield opened
+    page.close()
 
 
 @pytest.fixture

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driver import Lab, chromium, cut_texts, jupyter, open_tab, screenshot, show_file, write_notebook
+from driver import Lab, Server, cut_texts, open_tab, screenshot, show_file, write_notebook
 from made_ranks import write_job
 from playwright.sync_api import Browser, expect
 
@@ -15,35 +14,28 @@ import torchprof_magic as tp
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-def test_a_click_opens_the_report_of_a_rank_and_leads_back(browser: Browser, tmp_path: Path) -> None:
+def test_a_click_opens_the_report_of_a_rank_and_leads_back(browser: Browser, server: Server, tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
     write_job(job, {2: 200.0})
     book = write_notebook(tmp_path / "ranks.ipynb", f"import torchprof_magic as tp\ntp.load({str(job)!r})")
-    with jupyter(tmp_path) as address:
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        lab = Lab(page, address, book)
-        lab.run_all()
-        shown = lab.report()
-        expect(shown.locator(".tp-late .tp-rank-name")).to_have_text("rank 2 ▲")
-        expect(shown.locator(".tp-wait-last")).to_have_count(3)
-        assert cut_texts(shown) == []
-        screenshot(shown, "ranks_lab")
-        shown.locator('[data-tp-rank="2"] .tp-button').click()
-        expect(shown.locator(".tp-title")).to_have_text("rank2.json")
-        open_tab(shown, "ops")
-        shown.locator("[data-tp-parent]").click()
-        expect(shown.locator(".tp-title")).to_have_text("job")
-        shown.locator('[data-tp-rank="1"] .tp-rank-name').press("Enter")
-        expect(shown.locator(".tp-title")).to_have_text("rank1.json")
-        assert lab.errors == []
-        page.close()
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    lab = Lab(page, server, book)
+    lab.run_all()
+    shown = lab.report()
+    expect(shown.locator(".tp-late .tp-rank-name")).to_have_text("rank 2 ▲")
+    expect(shown.locator(".tp-wait-last")).to_have_count(3)
+    assert cut_texts(shown) == []
+    screenshot(shown, "ranks_lab")
+    shown.locator('[data-tp-rank="2"] .tp-button').click()
+    expect(shown.locator(".tp-title")).to_have_text("rank2.json")
+    open_tab(shown, "ops")
+    shown.locator("[data-tp-parent]").click()
+    expect(shown.locator(".tp-title")).to_have_text("job")
+    shown.locator('[data-tp-rank="1"] .tp-rank-name').press("Enter")
+    expect(shown.locator(".tp-title")).to_have_text("rank1.json")
+    assert lab.errors == []
+    page.close()
 
 
 def test_rows_are_sorted_and_a_file_offers_no_reports_of_ranks(browser: Browser, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driver import Lab, chromium, jupyter, open_tab, screenshot, write_notebook
+from driver import Lab, Server, open_tab, screenshot, write_notebook
 from long_trace import LAYER_US, STEP_US, write_long_trace
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -28,15 +28,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lab(root: Path) -> Iterator[Lab]:
+def lab(browser: Browser, server: Server, root: Path) -> Iterator[Lab]:
     write_long_trace(root / "long.json")
     notebook = write_notebook(root / "long.ipynb", SHOW_WHOLE, SHOW_WINDOWED)
-    with chromium() as browser, jupyter(root) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        opened = Lab(page, address, notebook)
-        opened.run_all()
-        yield opened
-        page.close()
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    opened = Lab(page, server, notebook)
+    opened.run_all()
+    yield opened
+    page.close()
 
 
 class Timeline:

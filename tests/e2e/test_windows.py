@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import chromium, open_tab, screenshot, show_file
+from driver import open_tab, screenshot, show_file
 from gpu_trace import write_gpu_trace
 from hosts import Hosted, hosted, open_host
 from playwright.sync_api import Browser, expect
@@ -20,12 +20,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 VIEWS = ("overview", "timeline", "ops", "flame", "source", "memory")
 WINDOW = {"width": 1100, "height": 900}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from typing import Any
 import nbclient
 import nbformat
 import pytest
-from driver import Lab, chromium, jupyter, open_tab, screenshot, show_file
+from driver import Lab, Server, open_tab, screenshot, show_file
 from gpu_trace import write_gpu_trace
 from hosts import hosted
 from nbconvert import HTMLExporter
@@ -47,12 +47,6 @@ class Saved:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     folder = tmp_path_factory.mktemp("saved")
     write_gpu_trace(folder / "gpu.json")
@@ -70,20 +64,21 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
 
 
 @pytest.fixture(scope="module")
-def address(saved: Saved) -> Iterator[str]:
-    with jupyter(saved.folder, trusted=[saved.with_state, saved.without_state]) as found:
-        yield found
+def lab_server(server: Server, saved: Saved) -> Server:
+    """Return the JupyterLab, which knows two of the notebooks as the user's own."""
+    server.trust(saved.with_state, saved.without_state)
+    return server
 
 
 @pytest.fixture(scope="module")
-def lab(address: str, browser: Browser, saved: Saved) -> Iterator[Lab]:
+def lab(lab_server: Server, browser: Browser, saved: Saved) -> Iterator[Lab]:
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    opened = Lab(page, address, saved.without_state)
+    opened = Lab(page, lab_server, saved.without_state)
     yield opened
     page.close()
 
 
-def reopened(page: Page, address: str, notebook: Path) -> Any:
+def reopened(page: Page, server: Server, notebook: Path) -> Any:
     """Return the report of a notebook that holds the state of its widgets, opened again if its host lost that state.
 
     If a kernel connects while the notebook is still being read, the manager of ipywidgets takes itself for restored,
@@ -91,8 +86,8 @@ def reopened(page: Page, address: str, notebook: Path) -> Any:
     """
     for _ in range(OPENINGS - 1):
         with suppress(PlaywrightTimeoutError):
-            return Lab(page, address, notebook).report(timeout_s=20)
-    return Lab(page, address, notebook).report()
+            return Lab(page, server, notebook).report(timeout_s=20)
+    return Lab(page, server, notebook).report()
 
 
 def outputs_of(notebook: Path) -> list[Any]:
@@ -131,9 +126,11 @@ def test_a_trusted_notebook_shows_the_static_copy_and_no_error(lab: Lab) -> None
     )
 
 
-def test_a_strangers_notebook_shows_the_static_copy_and_no_error(address: str, browser: Browser, saved: Saved) -> None:
+def test_a_strangers_notebook_shows_the_static_copy_and_no_error(
+    lab_server: Server, browser: Browser, saved: Saved
+) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    Lab(page, address, saved.untrusted)
+    Lab(page, lab_server, saved.untrusted)
     check_static(page.locator("details", has_text="Compute-bound").first)
     expect(page.get_by_text(ERRORS)).to_have_count(0)
     screenshot(page, "reopened-untrusted")
@@ -141,10 +138,10 @@ def test_a_strangers_notebook_shows_the_static_copy_and_no_error(address: str, b
 
 
 def test_a_notebook_with_saved_widgets_shows_the_live_view_without_its_kernel(
-    address: str, browser: Browser, saved: Saved
+    lab_server: Server, browser: Browser, saved: Saved
 ) -> None:
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    report = reopened(page, address, saved.with_state)
+    report = reopened(page, lab_server, saved.with_state)
     expect(page.locator("[data-tp-static]")).to_be_hidden()
     for view in ("timeline", "ops", "flame", "memory"):
         open_tab(report, view)
