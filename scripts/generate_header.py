@@ -17,7 +17,7 @@ from msgspec import inspect as types
 from torchprof_magic.render import header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 TARGET = Path(__file__).parents[1] / "js" / "src" / "wire" / "header.generated.ts"
 _TOP = """\
@@ -48,7 +48,7 @@ def written() -> str:
     views = types.type_info(header.ViewHeader)
     assert isinstance(views, types.UnionType)
     each = ", ".join(f"{view.tag}: {_name(view.cls)}" for view in views.types if isinstance(view, types.StructType))
-    shapes = f"/** The checks of a view by its shape. */\nexport const VIEWS = {{ {each} }};\n"
+    shapes = f"/** The checks of a view by its shape. */\nconst VIEWS = {{ {each} }};\n"
     report = made.pop(header.ReportHeader.__name__)
     # The check of any view chooses one of them by its shape.
     chosen = (
@@ -62,7 +62,7 @@ def written() -> str:
 
 def compact(text: str) -> str:
     """Return a text of TypeScript without what a formatter chooses: blanks, line breaks and commas at the end."""
-    return re.sub(r",(?=[)}])", "", re.sub(r"\s+|(?<=\n) \*", "", text))
+    return re.sub(r",(?=[)}])", "", re.sub(r"\s+", "", text))
 
 
 def _add(made: dict[str, str], found: types.StructType | types.DataclassType | Any) -> str:
@@ -72,7 +72,7 @@ def _add(made: dict[str, str], found: types.StructType | types.DataclassType | A
         return name
     base = found.cls.__mro__[1] if found.cls.__mro__[1] in _BASES else None
     known = {field.name for field in types.type_info(base).fields} if base else set()  # type: ignore[union-attr, attr-defined]
-    own = [f"{field.name}: {_check(made, field.type)}" for field in found.fields if field.name not in known]
+    own = [f"{field.name}: {check_of(made, field.type)}" for field in found.fields if field.name not in known]
     if getattr(found, "tag", None):
         own.insert(0, f"shape: oneOf({json.dumps(found.tag)})")
     fields = ", ".join(([f"...{_name(base)}"] if base else []) + own)
@@ -87,7 +87,7 @@ def _add(made: dict[str, str], found: types.StructType | types.DataclassType | A
     return name
 
 
-def _check(made: dict[str, str], found: types.Type) -> str:
+def check_of(made: dict[str, str], found: types.Type) -> str:
     """Return the check of a type."""
     match found:
         case types.LiteralType():
@@ -106,24 +106,24 @@ def _check(made: dict[str, str], found: types.Type) -> str:
 def _check_of_many(made: dict[str, str], found: types.VarTupleType | types.TupleType | types.DictType) -> str:
     match found:
         case types.VarTupleType():
-            return f"listOf({_check(made, found.item_type)})"
+            return f"listOf({check_of(made, found.item_type)})"
         case types.TupleType():
-            return f"tupleOf({', '.join(_check(made, item) for item in found.item_types)})"
+            return f"tupleOf({', '.join(check_of(made, item) for item in found.item_types)})"
         case _:
-            return f"mapOf({_check(made, found.value_type)})"
+            return f"mapOf({check_of(made, found.value_type)})"
 
 
-def _check_of_union(made: dict[str, str], members: Iterable[types.Type]) -> str:
+def _check_of_union(made: dict[str, str], members: Sequence[types.Type]) -> str:
     some = [member for member in members if not isinstance(member, types.NoneType)]
     if all(isinstance(member, types.StructType) and member.tag for member in some):
         for member in some:
             _add(made, member)
         return "view"
-    checks = sorted({_check(made, member) for member in some})
+    checks = sorted({check_of(made, member) for member in some})
     check = "scalar" if checks == ["number", "text"] else checks[0]
     if check != "scalar" and len(checks) > 1:
         raise TypeError(f"no check is known for one of {checks}")
-    return check if len(some) == len(list(members)) else f"orNull({check})"
+    return check if len(some) == len(members) else f"orNull({check})"
 
 
 def _name(cls: type) -> str:

@@ -100,7 +100,6 @@ def _waits(trace: Trace) -> Section:
     """Return the calls that hold the host longest, and how much of that a device works."""
     frame = waits_table(trace).frame
     steps = steps_worth(trace)
-    rows = frame.sort("total_ns", "call", descending=[True, False])
     facts = tuple(
         Fact(
             label=row["call"],
@@ -111,7 +110,7 @@ def _waits(trace: Trace) -> Section:
             op=row["call"],
             view="timeline",
         )
-        for row in rows.head(TOP_WAITS).to_dicts()
+        for row in frame.head(TOP_WAITS).to_dicts()
     )
     return Section(title="Blocking calls", facts=facts, kind="bars", aside=_each(trace))
 

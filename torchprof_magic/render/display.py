@@ -61,6 +61,7 @@ def import_what_shows(shell: InteractiveShell, mode: str) -> None:
     """
     if mode in ("none", "text") or not has_front_end(shell):
         return
+    # polars asks numpy for its masked arrays when it is first given an array.
     for module in ("numpy.ma", "PIL.PngImagePlugin", "PIL.ImageDraw", "torchprof_magic.render.widget"):
         with suppress(Exception):
             import_module(module)

@@ -7,9 +7,10 @@ of the page from them, so that a field is named and described once.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+import numpy as np
 
 from torchprof_magic.model.meta import Problem  # noqa: TC001 - of a field
 from torchprof_magic.model.shapes import (
@@ -241,7 +242,8 @@ def view_header(view: View[Any], shape: Shape, place: tuple[int, int] = (0, 0)) 
             return _framed_header(shape, {**tab, "offset": place[0], "length": place[1]})
 
 
-def _framed_header(shape: FramedShape, framed: _Framed) -> ViewHeader:
+def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
+    """Return the header of a view with columns; ``framed`` are the fields of ``FramedHeader``."""
     match shape:
         case Table():
             return TableHeader(
@@ -285,37 +287,24 @@ def as_json(header: msgspec.Struct) -> str:
     return json.dumps(msgspec.to_builtins(header, enc_hook=_plain))
 
 
-class _Tab(TypedDict):
-    name: str
-    title: str
-    count: int | None
-    empty: str | None
-    place: Place
-    tab: str
-    group: str
-
-
-class _Framed(_Tab):
-    offset: int
-    length: int
-
-
-def _tab(view: View[Any], *, count: int | None = None, empty: str | None = None) -> _Tab:
-    return {
-        "name": view.name,
-        "title": view.title,
-        "count": count,
-        "empty": empty,
-        "place": view.place,
-        "tab": view.tab or view.name,
-        "group": view.group,
-    }
+def _tab(view: View[Any], *, count: int | None = None, empty: str | None = None) -> dict[str, Any]:
+    """Return the fields of ``TabHeader``."""
+    tab = TabHeader(
+        name=view.name,
+        title=view.title,
+        count=count,
+        empty=empty,
+        place=view.place,
+        tab=view.tab or view.name,
+        group=view.group,
+    )
+    return msgspec.structs.asdict(tab)
 
 
 def _plain(value: object) -> object:
-    """Return a number of numpy as one of Python."""
-    if isinstance(value, float):
-        return float(value)
+    """Return a number of numpy as one of Python. msgspec expects this error for everything else."""
+    if isinstance(value, np.generic):
+        return value.item()
     raise NotImplementedError(f"{type(value).__name__} is not for a header")
 
 

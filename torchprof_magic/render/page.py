@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from torchprof_magic.facts.device.kernel_names import titles_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
@@ -115,10 +117,9 @@ def build_page(
     ranges = RangeViews(trace, [] if is_standalone else ready)
     packed = pack(framed({view.name: shape for view, shape in built.items()}))
     place = packed.places.get
-    header = ReportHeader(
-        run_id=run_id,
+    header = replace(
+        _of_recording(trace, verdict, run_id),
         parent=parent,
-        **_recording_header(trace, verdict),
         views=tuple(
             waiting_header(view) if view in waiting else view_header(view, built[view], place(view.name, (0, 0)))
             for view in (*shown, *changed)
@@ -128,7 +129,7 @@ def build_page(
         change_line=change_line,
         change=compared.head if compared is not None else None,
         ranged=tuple(ranges.names),
-        first=compared.first if compared is not None and compared.first else _first(trace),
+        first=(compared.first if compared is not None else "") or _first(trace),
         missing=() if has_graph(trace) else _missing(views, shapes),
         exports=tuple(export_header(export, run_id) for export in exports),
     )
@@ -146,30 +147,22 @@ def _answers(shapes: Mapping[str, Shape]) -> dict[str, Answers]:
     return {name: Answers(shape) for name, shape in shapes.items() if isinstance(shape, Slices) and is_windowed(shape)}
 
 
-class _OfRecording(TypedDict):
-    title: str
-    subtitle: str
-    code: str
-    machine: str
-    notice: str
-    verdict: VerdictHeader
-    steps: float
-    titles: tuple[tuple[str, str], ...]
-
-
-def _recording_header(trace: Trace, verdict: Verdict) -> _OfRecording:
-    """Return what the page says of the recording, whatever views it has."""
+def _of_recording(trace: Trace, verdict: Verdict, run_id: str) -> ReportHeader:
+    """Return the header with what it says of the recording, whatever views it has."""
     meta = trace.meta
-    return {
-        "title": meta.title,
-        "subtitle": "" if has_graph(trace) else steps_sentence(meta, trace.steps),
-        "code": meta.stepping.code if meta.stepping else "",
-        "machine": machine_of(trace),
-        "notice": _notice(trace),
-        "verdict": _verdict(trace, verdict),
-        "steps": steps_worth(trace),
-        "titles": tuple(titles_of(trace).items()),
-    }
+    return ReportHeader(
+        run_id=run_id,
+        title=meta.title,
+        subtitle="" if has_graph(trace) else steps_sentence(meta, trace.steps),
+        code=meta.stepping.code if meta.stepping else "",
+        machine=machine_of(trace),
+        notice=_notice(trace),
+        verdict=_verdict(trace, verdict),
+        steps=steps_worth(trace),
+        titles=tuple(titles_of(trace).items()),
+        views=(),
+        exports=(),
+    )
 
 
 def _first(trace: Trace) -> str:

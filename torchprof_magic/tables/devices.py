@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.busy import together_ns, window_ns
-from torchprof_magic.facts.shared import ask_names, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
 from torchprof_magic.model.intervals import union_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
@@ -101,7 +100,7 @@ def devices_table(trace: Trace) -> Table:
     parts = {
         "is_launched": launch_sources(trace)[work["row"].to_numpy()] >= 0,
         "is_kernel": (work["category"] == "kernel").to_numpy(),
-        "is_comm": ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_),
+        "is_comm": is_named(trace, COLLECTIVE_KERNEL)[work["row"].to_numpy()],
     }
     work = work.select(
         pl.col("device").fill_null(0),

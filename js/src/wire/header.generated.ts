@@ -415,7 +415,7 @@ export const missingHeader = record({ title: text, flag: text });
 export type MissingHeader = Checked<typeof missingHeader>;
 
 /** The checks of a view by its shape. */
-export const VIEWS = {
+const VIEWS = {
   table: tableHeader,
   tree: treeHeader,
   series: seriesHeader,

@@ -1,30 +1,18 @@
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import polars as pl
 import pytest
+from generate_header import TARGET, check_of, compact, written
+from msgspec.inspect import type_info
 
 from torchprof_magic.model.shapes import Column, Fact, Facts, Section, Table
 from torchprof_magic.render.header import as_json, view_header
 from torchprof_magic.render.view import View
 
-ROOT = Path(__file__).parents[3]
 VIEW: View[object] = View(name="facts", sentence="", title="Facts", empty="Nothing.", is_counted=True)
-
-
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_header", ROOT / "scripts" / "generate_header.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def facts(value: object, label: str = "Peak") -> Facts:
@@ -32,18 +20,23 @@ def facts(value: object, label: str = "Peak") -> Facts:
     return Facts(sections=(Section(title="Memory", facts=(fact,)),))
 
 
-def test_the_checks_of_the_page_are_those_of_the_structs(generator: ModuleType) -> None:
-    written = generator.TARGET.read_text(encoding="utf-8")
-    assert generator.compact(written) == generator.compact(generator.written()), "run scripts/generate_header.py"
+def test_the_checks_of_the_page_are_those_of_the_structs() -> None:
+    assert compact(TARGET.read_text(encoding="utf-8")) == compact(written()), "run scripts/generate_header.py"
 
 
-def test_a_type_that_the_page_has_no_check_for_is_refused(generator: ModuleType) -> None:
+def test_a_type_that_the_page_has_no_check_for_is_refused() -> None:
     with pytest.raises(TypeError, match="no check is known"):
-        generator._check({}, generator.types.type_info(bytes))
+        check_of({}, type_info(bytes))
 
 
-def test_numbers_of_numpy_and_half_of_a_surrogate_pair_come_through() -> None:
-    header = json.loads(as_json(view_header(VIEW, facts(np.float64(1.5), "\ud800"))))
+@pytest.mark.parametrize("value", [np.float64(2), np.float32(2), np.int64(2), np.uint8(2)], ids=lambda each: each.dtype)
+def test_numbers_of_numpy_come_through(value: np.generic) -> None:
+    header = json.loads(as_json(view_header(VIEW, facts(value))))
+    assert header["sections"][0]["facts"][0]["value"] == 2
+
+
+def test_half_of_a_surrogate_pair_comes_through() -> None:
+    header = json.loads(as_json(view_header(VIEW, facts(1.5, "\ud800"))))
     fact = header["sections"][0]["facts"][0]
     assert (fact["value"], fact["label"], header["count"], header["empty"]) == (1.5, "\ud800", 1, None)
 

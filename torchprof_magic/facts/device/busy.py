@@ -39,8 +39,6 @@ def together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArray
 @once_per_trace
 def device_intervals(trace: Trace) -> list[tuple[int, IntArray, IntArray]]:
     """Return for each device its number and the start and end of everything that ran on it, in ns."""
-    if not trace.has_device:
-        return []
     rows = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
     device, start_ns, dur_ns = (trace.events[name][rows] for name in ("device", "start_ns", "dur_ns"))
     number, start, end = device.fill_null(0).to_numpy(), start_ns.to_numpy(), (start_ns + dur_ns).to_numpy()

@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest
-from torchprof_magic.facts.shared import ask_event_names, ask_names, is_named, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, depth_of, levels
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
 from torchprof_magic.model.vendors import (
@@ -153,12 +153,11 @@ def _by_profiler(trace: Trace, nest: HostNest) -> BoolArray:
 
     They are under frames of ``torch.profiler``, or after the last launch and outside of all other events.
     """
-    names = trace.events["name"]
-    is_wait = ask_names(names, pl.col("name").str.contains(_DEVICE_WAIT)).astype(np.bool_)[nest.row]
+    is_wait = is_named(trace, _DEVICE_WAIT)[nest.row]
     waits = np.flatnonzero(is_wait)
     result = np.zeros(len(nest.row), np.bool_)
     is_frame = (trace.events["category"] == "python_function").to_numpy()
-    is_profiler = (ask_names(names, pl.col("name").str.contains(_PROFILER_FRAME)).astype(np.bool_) & is_frame)[nest.row]
+    is_profiler = (is_named(trace, _PROFILER_FRAME) & is_frame)[nest.row]
     last_launch_ns = launching_calls(trace).start_ns.max(initial=np.iinfo(np.int64).min)
     result[waits] = (nest.parent[waits] < 0) & (nest.start_ns[waits] >= last_launch_ns)
     above = nest.parent[waits]

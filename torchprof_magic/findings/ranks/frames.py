@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.collectives import collectives_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.shared import ask_names
+from torchprof_magic.facts.shared import is_named
 from torchprof_magic.findings.verdict.accounts import named_pieces
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.intervals import IntArray, covered_ns, merge
@@ -150,9 +150,9 @@ def _busiest(trace: Trace) -> int:
 
 def _work(trace: Trace) -> pl.DataFrame:
     """Return the work of the rank's device, with its end and whether it is a kernel and a collective."""
-    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     work = work.filter(pl.col("device").fill_null(0) == _busiest(trace))
-    is_comm = ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    is_comm = is_named(trace, COLLECTIVE_KERNEL)[work["row"].to_numpy()]
     return work.select(
         "name",
         "start_ns",

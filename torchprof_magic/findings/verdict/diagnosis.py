@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.distortion import find_distortion
-from torchprof_magic.facts.shared import ask_names, is_named, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.model.intervals import merge
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -87,8 +86,7 @@ def _no_kernels(trace: Trace) -> Problem | None:
 def _graph_launches(trace: Trace) -> Problem | None:
     """Return a note if most device work was started by graph launches: its ops are unknown."""
     work = int(trace.events["category"].is_in(DEVICE_CATEGORIES).sum())
-    names = trace.events["name"]
-    is_graph = ask_names(names, pl.col("name").str.contains(GRAPH_LAUNCH)).astype(np.bool_)
+    is_graph = is_named(trace, GRAPH_LAUNCH)
     if not work or not is_graph.any():
         return None
     launches = trace.flows.filter(pl.col("kind") == "launch").group_by("source").len()

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.kernel_names import kernel_title
-from torchprof_magic.facts.shared import ask_names
+from torchprof_magic.facts.shared import is_named
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, time_in_steps
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_ns, format_ratio, short_file
@@ -233,7 +233,7 @@ def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
 def top_kernels(trace: Trace) -> list[tuple[str, float]]:
     """Return the two names with the most device time in the chosen steps and their shares, collectives left out."""
     work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
-    is_comm = ask_names(work["name"], pl.col("name").str.contains(COLLECTIVE_KERNEL)).astype(np.bool_)
+    is_comm = is_named(trace, COLLECTIVE_KERNEL)[work["row"].to_numpy()]
     inside = time_in_steps(trace, work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
     work = work.with_columns(pl.Series("dur_ns", inside))
     sums = work.filter(pl.Series(~is_comm)).group_by("name").agg(pl.col("dur_ns").sum())
@@ -246,8 +246,7 @@ def top_kernels(trace: Trace) -> list[tuple[str, float]]:
 def _graphs(trace: Trace) -> tuple[Span, ...]:
     """Return that most work was started by launches of graphs, if so: their ops are not known."""
     links = trace.flows.filter(pl.col("kind") == "launch")
-    names, dur = trace.events["name"], trace.events["dur_ns"].to_numpy()
-    is_graph = ask_names(names, pl.col("name").str.contains(GRAPH_LAUNCH)).astype(np.bool_)
+    dur, is_graph = trace.events["dur_ns"].to_numpy(), is_named(trace, GRAPH_LAUNCH)
     source, target = links["source"].to_numpy(), links["target"].to_numpy()
     inside = is_graph[source]
     whole = int(dur[trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()].sum())
@@ -256,7 +255,7 @@ def _graphs(trace: Trace) -> tuple[Span, ...]:
         return ()
     return (
         _plain(f" {format_ratio(started / whole)} of it was launched by "),
-        code(str(names[int(source[inside][0])])),
+        code(str(trace.events["name"][int(source[inside][0])])),
         _plain(", so its ops are not known."),
     )
 

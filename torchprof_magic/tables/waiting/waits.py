@@ -85,13 +85,14 @@ def waits_table(trace: Trace) -> Table:
     if calls.height == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS, sort_by="total_ns")
     described = calls.hstack(_causes(trace, calls["row"].to_numpy()))
-    frame = described.group_by(_KEYS).agg(
+    frame = described.group_by(_KEYS, maintain_order=True).agg(
         pl.len().alias("count"),
         pl.col("dur_ns").sum().alias("total_ns"),
         pl.col("device_busy_ns").sum(),
         pl.col("dur_ns").max().alias("longest_ns"),
     )
-    frame = frame.select(SCHEMA.keys()).cast(SCHEMA).sort("total_ns", "call", "op", descending=[True, False, False])  # type: ignore[arg-type]
+    frame = frame.select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
+    frame = frame.sort("total_ns", "call", "op", descending=[True, False, False], maintain_order=True)
     return Table(frame=frame, columns=COLUMNS, sort_by="total_ns")
 
 

@@ -40,6 +40,13 @@ def test_waits_of_one_cause_are_one_row_the_longest_total_first() -> None:
     ]
 
 
+def test_equal_waits_stand_in_the_order_of_time_each_time() -> None:
+    around = [span("aten::copy_", at, 10) for at in range(0, 600, 20)]
+    within = [annotation(f"part {number}", number * 20, 15) for number in range(30)]
+    trace = make_trace(STEP, *around, *within, *(wait(at + 1, 5) for at in range(0, 600, 20)))
+    assert rows(trace, "annotation") == [(f"part {number}",) for number in range(30)]
+
+
 def test_a_wait_is_charged_to_the_innermost_op_and_annotation_around_it() -> None:
     around = (
         annotation("outer", 0, 100),
