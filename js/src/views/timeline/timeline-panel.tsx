@@ -21,9 +21,9 @@ import {
   askedSums,
   askedWaits,
   busyOf,
+  ownSums,
   ownWaits,
   type RangeSums,
-  rangeSums,
   waitSums,
 } from "./timeline-range";
 import { briefDetailsOf, type Detail, describeSlice, detailsOf } from "./timeline-words";
@@ -207,11 +207,12 @@ function OwnRangeTable({
   readonly range: Span<Ns>;
   readonly table: string;
 }) {
+  if (table === "waits") return <RangeTable sums={waitSums(ownWaits(model, range))} />;
   // Merged slices have the name of the longest, so their sums by name are not those of the others.
-  if (model.merged !== null && table !== "waits") {
+  if (model.merged !== null) {
     return <p class="tp-side-hint">This file cannot count the ops and kernels of a range.</p>;
   }
-  return <RangeTable sums={rangeSums(model, range, table)} />;
+  return <RangeTable sums={ownSums(model, range, table)} />;
 }
 
 interface AskedProps {
