@@ -58,7 +58,6 @@ function sourceOf(slices: readonly Slice[]): RangeSource {
     ops: buildSliceIndex({ lane, depth, start_ns: start, dur_ns: dur }, LANES.length),
     view: { lanes: LANES },
     names: textOf(slices.map(({ name }) => name)),
-    kinds: textOf(slices.map(() => "op")),
     phases: textOf(slices.map(({ phase }) => phase ?? "python")),
     start,
     dur,

@@ -17,7 +17,6 @@ export interface RangeSource {
   readonly ops: SliceIndex;
   readonly view: { readonly lanes: readonly SliceLane[] };
   readonly names: TextColumn;
-  readonly kinds: TextColumn;
   readonly phases: TextColumn;
   readonly start: Numbers;
   readonly dur: Numbers;
@@ -50,7 +49,7 @@ interface Sums {
 }
 
 /** What the annotations of all steps are called. */
-export const STEP = "ProfilerStep";
+const STEP = "ProfilerStep";
 
 class Table {
   readonly #rows = new Map<number, Sums>();

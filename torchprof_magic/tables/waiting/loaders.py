@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.shared import is_named, once_for_the_whole
 from torchprof_magic.facts.source.places import places_of
-from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.units import counted, format_count
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import DType, Trace
 
 # torch wraps each fetch in a range with the class of the iterator.
@@ -84,7 +84,7 @@ def loaders_table(trace: Trace, part: TimeRange) -> Table:
             "thread": (trace.lanes["pid"] + "/" + trace.lanes["tid"]).gather(lane),
             "dur_ns": dur,
             "is_long": whole_ns > READY_NS,
-            "device_idle_ns": _device_idle(trace, start, start + dur),
+            "device_idle_ns": dur - any_busy_ns(trace, start, start + dur),
         }
     ).hstack(list(places_of(trace, row).columns()))
     is_late = pl.col("has_workers") & pl.col("is_long")
@@ -122,15 +122,6 @@ def has_workers(trace: Trace, rows: IntArray) -> BoolArray:
     """Return for which fetches worker processes load the batches."""
     matches = is_named(trace, _HAS_WORKERS)
     return matches[rows]
-
-
-def _device_idle(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return for each fetch for how long no device worked."""
-    work = device_intervals(trace)
-    if not work:
-        return end_ns - start_ns
-    from_ns, to_ns = (np.concatenate([part[side] for part in work]) for side in (1, 2))
-    return end_ns - start_ns - covered_ns(from_ns, to_ns, start_ns, end_ns)
 
 
 def starved_words(trace: Trace) -> str:

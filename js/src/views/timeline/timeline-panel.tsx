@@ -10,8 +10,8 @@ import type { AskState, Latest } from "../../state/latest";
 import type { LateView } from "../../state/python-sync";
 import { wordAt } from "../../wire/frame";
 import type { Part } from "../../wire/pull";
-import type { LaneSum } from "../../wire/questions";
-import { useAskedSums, useAskedView } from "../common/asked-range";
+import type { LaneSum, RangeQuestion } from "../../wire/questions";
+import { useAsked } from "../common/asked-range";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, Segmented } from "../common/parts";
@@ -140,7 +140,7 @@ interface RangeProps {
 function RangePart({ report, moves, range }: RangeProps) {
   const chosen = useSignal<string>("ops");
   const { overview, source } = moves.models;
-  const asked = useAskedSums(source?.range ?? null, range);
+  const asked = useAsked(source?.range ?? null, waitsIn(range));
   const hasDevice = overview.devices.length > 0;
   const tables = hasDevice ? TABLES : TABLES.slice(0, 1);
   const table = hasDevice ? chosen.value : "ops";
@@ -176,6 +176,10 @@ function RangePart({ report, moves, range }: RangeProps) {
       )}
     </section>
   );
+}
+
+function waitsIn({ start, end }: Span<Ns>): RangeQuestion {
+  return { kind: "range", start_ns: start, end_ns: end };
 }
 
 interface BusyProps {
@@ -225,7 +229,7 @@ interface AskedProps {
 
 /** The ops or kernels of a range, which are the tab of that name for this part of the time. */
 function AskedRangeTable({ report, latest, range, table, hasDevice }: AskedProps) {
-  const asked = useAskedView(latest, range);
+  const asked = useAsked(latest, { start_ns: range.start, end_ns: range.end });
   const titleOf = (name: string) => displayName(report.titleOf(name));
   const sums = asked && askedSums(asked.frame, table, hasDevice, titleOf);
   return <AnswerTable sums={sums} state={latest.state.value} />;
@@ -282,7 +286,7 @@ export function WaitLine({
 }) {
   const { overview, source } = moves.models;
   const span = range ?? moves.span;
-  const asked = useAskedSums(source?.sums ?? null, span);
+  const asked = useAsked(source?.sums ?? null, waitsIn(span));
   const device = overview.devices.find(({ waits }) => waits !== null);
   if (device === undefined) return null;
   const causes =
