@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 MAX_CHARS = 72
 # More of a name is not looked at; what it does stands at its beginning.
 READ_CHARS = 2_000
+# Titles that are kept: the ranks of a job, and the runs of a session, run the same kernels.
+KEPT_TITLES = 2_048
 TRITON_CHARS = 44
 MANGLED_NAMES = 2
 _FORMS = (
@@ -116,6 +119,7 @@ _NO_WORDS = {"ck_tile", "kentry", "tensor_operation", "device", "native", "cuda"
 _NUMBER = re.compile(r"(?<=[<, ])([0-9]{1,6})(?=[,>])")
 
 
+@lru_cache(KEPT_TITLES)
 def kernel_title(name: str) -> str:
     """Return a short name: what before how, such as ``mul bf16 · strided`` or ``gemm bf16 128x128x64 · xmma sm90``."""
     read = name[:READ_CHARS]

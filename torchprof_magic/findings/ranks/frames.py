@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.collectives import collectives_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.shared import is_named
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.findings.verdict.accounts import named_pieces
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.intervals import IntArray, covered_ns, merge
@@ -20,7 +20,7 @@ from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.steps import complete_steps, steps_table
 from torchprof_magic.tables.waiting.idle import idle_runs
-from torchprof_magic.tables.waiting.waits import waits_table
+from torchprof_magic.tables.waiting.waits import waiting_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.device.window import Windows
@@ -127,7 +127,7 @@ def _summary(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
         "steps": steps.height,
         "step_ns": round(windows.whole_ns / count),
         **values,
-        "host_wait_ns": round(int(waits_table(trace).frame["total_ns"].sum()) / count),
+        "host_wait_ns": round(waiting_ns(trace) / count),
         "memory_peak_bytes": _memory_peak(trace),
         "events": trace.events.height,
         "is_partial": meta.is_partial,
@@ -142,12 +142,14 @@ def _device_name(trace: Trace) -> str:
     return names.get(busiest, "") or next(iter(trace.meta.device_names), "") if trace.has_device else ""
 
 
+@once_per_trace
 def _busiest(trace: Trace) -> int:
     """Return the number of the device that works most; a rank usually has one."""
     devices = devices_table(trace).frame.sort("busy_ns", descending=True, maintain_order=True)
     return int(devices["device"][0]) if devices.height else 0
 
 
+@once_per_trace
 def _work(trace: Trace) -> pl.DataFrame:
     """Return the work of the rank's device, with its end and whether it is a kernel and a collective."""
     work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
@@ -191,9 +193,9 @@ def _host_times(trace: Trace, collectives: pl.DataFrame, windows: Windows) -> _T
 
 def _memory_peak(trace: Trace) -> int | None:
     """Return the peak of memory of the device, or of the host if no device allocated; None if not recorded."""
-    frame = memory_frame(trace)
-    if frame.height == 0:
+    if trace.memory.height == 0:
         return None
+    frame = memory_frame(trace)
     peaks = dict(frame.group_by("device").agg(pl.col("total_bytes").max()).iter_rows())
     on_device = {device: peak for device, peak in peaks.items() if device != "cpu"}
     return max((on_device or peaks).values())

@@ -151,6 +151,8 @@ def _step_at(time_ns: np.ndarray, steps: pl.DataFrame) -> np.ndarray:
 
 def attribute_memory(memory: pl.DataFrame, events: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
     """Return the allocations in order of time, each with the innermost event of its own thread around it."""
+    if memory.height == 0:
+        return pl.DataFrame(schema=MEMORY_SCHEMA)
     threads = lanes.with_row_index("lane").filter(pl.col("kind") == "thread").select("lane", "pid", "tid")
     memory = memory.with_columns(pl.col("pid", "tid").cast(pl.String))
     memory = memory.join(threads, on=["pid", "tid"], how="left", maintain_order="left").with_columns(

@@ -24,13 +24,13 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     rank = ranks.cast(pl.Int8).gather(spans["place"]).to_numpy()
     order = nesting_order(lane.to_numpy(), spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy(), rank)
     order = order.astype(np.uint32)
-    columns = [spans.drop_in_place(name).rechunk().gather(order) for name in spans.columns]
+    columns = [spans.drop_in_place(name).rechunk()[order] for name in spans.columns]
     events = pl.DataFrame(columns)
     place = events.drop_in_place("place")
     parent, depth, overlaps = nest(
-        lane.gather(order).to_numpy(), events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
+        lane[order].to_numpy(), events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
     )
-    known = [places[name].gather(place) for name in ("lane", "category", "device", "stream")]
+    known = [places[name][place] for name in ("lane", "category", "device", "stream")]
     return events.hstack(
         [
             *known,

@@ -98,6 +98,11 @@ def waits_table(trace: Trace, part: TimeRange) -> Table:
     return Table(frame=frame, columns=COLUMNS, sort_by="total_ns")
 
 
+def waiting_ns(trace: Trace) -> int:
+    """Return how long all blocking calls of the program took within the recorded steps: the sum of ``total_ns``."""
+    return int(_in_windows(trace)["dur_ns"].sum())
+
+
 def _calls_in(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return the calls of the program that wait in a part, with the time in it, and how long a device worked then."""
     calls = _in_windows(trace)
