@@ -13,6 +13,7 @@ from torchprof_magic.facts.host.blocking import RULE, blocking_calls
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
     BLOCKED,
+    ONCE,
     STATES,
     WEAK,
     Pieces,
@@ -137,7 +138,7 @@ def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone:
         kept = np.flatnonzero(end > start)
         of, state, cause = host.of[kept], host.state[kept], host.cause[kept]
         if zone == 1:
-            own = np.where(state == BLOCKED, BLOCKED, LAUNCH_CALL)
+            own = np.where((state == BLOCKED) | (state == ONCE), state, LAUNCH_CALL)
         else:
             own = state if zone == 0 else np.full(len(of), LATENCY)
         detail = np.where(plan.fixed[of] >= 0, plan.fixed[of], own)
@@ -227,7 +228,7 @@ CAUSES = {
     "data": "the host waited for the next batch",
     "waiting": "the host was held by a blocking call, which `name` names",
     "compile": "the host compiled code or captured a graph",
-    "initialisation": "the host loaded code for the device or started the driver",
+    "initialisation": "the host did work that is done once: starting the driver, loading code, the first call of an op",
     "communication": "the host took part in a collective of its own",
     "allocation": "the host allocated or freed memory in the driver",
     "op dispatch": "the host ran ops or launched work, one piece at a time",
@@ -243,7 +244,7 @@ CAUSE_TITLES = {
     "data": "loading data",
     "waiting": "blocking call",
     "compile": "compiling, capturing",
-    "initialisation": "loading code",
+    "initialisation": "one-time work",
     "communication": "collective on the host",
     "allocation": "driver memory",
     "op dispatch": "launching ops",
@@ -256,6 +257,7 @@ CAUSE_TITLES = {
 
 _CAUSE_OF = {
     "profiler": "profiler",
+    "one-time work": "initialisation",
     "data": "data",
     "compile": "compile",
     "host communication": "communication",

@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.device.believable import as_recorded
+from torchprof_magic.facts.device.coverage import launches_of, loss_of
+from torchprof_magic.facts.device.plausible import impossible_times
+from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import is_named, once_per_trace
-from torchprof_magic.model.intervals import merge
+from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_count, format_ns
-from torchprof_magic.model.vendors import GRAPH_LAUNCH, LAUNCH
+from torchprof_magic.model.vendors import GRAPH_LAUNCH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchprof_magic.facts.device.unrecorded import DeviceSigns
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
 
@@ -31,6 +38,8 @@ _GRAPH_SIZE = 2
 GRAPH_SHARE = 0.5
 # From this ratio on, the overhead of the profiler dominates the times of a report.
 LOUD_RATIO = 1.5
+# Up to so many steps are named one by one.
+_MAX_STEPS_NAMED = 4
 
 
 @once_per_trace
@@ -45,6 +54,8 @@ def diagnose(trace: Trace) -> tuple[Problem, ...]:
         _unseen_workers(trace),
         _compilation(trace),
         _no_kernels(trace),
+        *_losses(trace),
+        *_impossible(trace),
         _graph_launches(trace),
         _distorted(trace),
     )
@@ -74,13 +85,69 @@ def _compilation(trace: Trace) -> Problem | None:
 
 
 def _no_kernels(trace: Trace) -> Problem | None:
-    if trace.events["category"].is_in(DEVICE_CATEGORIES).any():
+    signs = signs_of_device(trace)
+    if signs is None:
         return None
-    calls = trace.events.filter(pl.col("category") == "runtime")
-    launches = _matching(trace, LAUNCH).height if calls.height else 0
-    if launches == 0:
-        return None
-    return problem("run.no_kernels", count=launches)
+    return problem("run.no_kernels", count=max(signs.launches, signs.ops, 1), signs=words_of_signs(signs))
+
+
+def words_of_signs(signs: DeviceSigns) -> str:
+    """Return what tells that the program worked on a device whose work was not recorded."""
+    if signs.launches:
+        return f"the host made {counted(signs.launches, 'launch')}"
+    if signs.ops:
+        return f"{counted(signs.ops, 'op')} ran that only a GPU runs"
+    return "memory of a GPU was allocated" if signs.memory else "the cell moves its work to one"
+
+
+def _losses(trace: Trace) -> Iterator[Problem]:
+    """Yield what says that work of the device is missing."""
+    if not trace.has_device:
+        return
+    found, launches = loss_of(trace), launches_of(trace)
+    where = in_steps(trace, found.steps)
+    if found.missing:
+        yield problem(
+            "run.work_missing",
+            count=found.missing,
+            missing=format_count(found.missing),
+            launches=counted(found.launches, "launch"),
+            steps=where,
+        )
+    if found.short:
+        yield problem("run.graph_work_missing", count=found.short, kernels=counted(found.short, "kernel"), steps=where)
+    if late := int(launches.is_pending.sum()):
+        yield problem("run.work_after_end", count=late, launches=counted(late, "launch"))
+
+
+def in_steps(trace: Trace, numbers: IntArray) -> str:
+    """Return ``, in step 3`` or ``, in 3 of 5 steps``; empty for none."""
+    if len(numbers) == 0:
+        return ""
+    if len(numbers) == 1:
+        return f", in step {numbers[0]}"
+    if len(numbers) <= _MAX_STEPS_NAMED:
+        *others, last = map(str, numbers.tolist())
+        return f", in steps {', '.join(others)} and {last}"
+    return f", in {format_count(len(numbers))} of {counted(trace.steps.height, 'step')}"
+
+
+def _impossible(trace: Trace) -> Iterator[Problem]:
+    """Yield what cannot be in the times of devices, as they are in the file."""
+    found = impossible_times(as_recorded(trace))
+    for clock in found.clocks:
+        yield problem(
+            "run.clock",
+            count=clock.works,
+            device=clock.device,
+            is_off="is ahead of" if clock.ahead_ns > 0 else "is behind",
+            amount=format_ns(abs(clock.ahead_ns)),
+            works=counted(clock.works, "piece"),
+        )
+    for name in ("before_launch", "after_wait", "over_next", "over_steps"):
+        broken = getattr(found, name)
+        if broken.count:
+            yield problem(f"run.{name}", count=broken.count, amount=format_ns(broken.most_ns))
 
 
 def _graph_launches(trace: Trace) -> Problem | None:
