@@ -15,7 +15,7 @@ NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 # Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: demo test lab check bench fuzz programs advice stress compat thorough clean chromium
+.PHONY: demo test lab check bench fuzz programs advice trust stress compat thorough clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -50,6 +50,10 @@ fuzz: $(VENV)/.tested
 programs: $(VENV)/.tested
 	$(BIN)/python tests/programs/run.py --threads 1
 	$(BIN)/python tests/programs/run.py --threads 2
+
+# Recordings made wrong on purpose, and what is said of them.
+trust: $(VENV)/.tested
+	$(BIN)/python tests/trust/trust_run.py
 
 # Written programs, each with something to change or just without it, and what carrying the advice out saves.
 advice: $(VENV)/.tested

@@ -19,7 +19,7 @@ COLUMNS = (
     Column(
         name="device",
         title="Device",
-        unit="id",
+        unit="text",
         definition="Number of the device in the trace; null for all of them, and where no work tells the device.",
     ),
     Column(

@@ -140,8 +140,8 @@ def _pending(trace: Trace, found: Launches) -> BoolArray:
 def _had_nothing_to_do(trace: Trace, found: Launches, fills: BoolArray) -> BoolArray:
     """Return which fills are of nothing, and so start no work.
 
-    Libraries fill workspaces of no bytes. None of the fills in that place has work: in an op of that name, between the
-    same launches. Where that is all there is to go by, the kernels launched beside it have theirs.
+    Libraries fill workspaces of no bytes. None of the fills in that place has work, in an op of that name between the
+    same launches, and beside one of them at least the kernels have theirs.
     """
     is_open = fills & (found.events == 0) & ~found.is_captured & ~found.is_pending
     if not is_open.any() or not (found.events > 0).any():
@@ -149,7 +149,8 @@ def _had_nothing_to_do(trace: Trace, found: Launches, fills: BoolArray) -> BoolA
     lane = trace.events["lane"].to_numpy()[found.row]
     place = _places_of_fills(trace, found, lane)
     has_work = np.isin(place, place[fills & (found.events > 0)])
-    return is_open & ~has_work & ~_has_lost_neighbour(found, lane, ~fills)
+    stands_alone = is_open & ~_has_lost_neighbour(found, lane, ~fills)
+    return is_open & ~has_work & np.isin(place, place[stands_alone])
 
 
 def _places_of_fills(trace: Trace, found: Launches, lane: IntArray) -> IntArray:

@@ -51,7 +51,7 @@ class Clock(NamedTuple):
 class Found(NamedTuple):
     """How many pieces of work break a rule, and by how much the worst does, in ns."""
 
-    count: int
+    works: int
     most_ns: int
 
 
@@ -186,7 +186,7 @@ def _clocks(trace: Trace, work: _Work, latest: IntArray) -> tuple[Clock, ...]:
         timed = here & (work.call >= 0)
         delay = (work.start_ns - called[work.call])[timed]
         first = np.flatnonzero(timed)[_first_of_calls(work, timed) & _after_idle(work, here)[timed]]
-        reached = (work.start_ns - called[work.call] - lasted[work.call])[first]
+        reached = (work.start_ns - called[work.call])[first], lasted[work.call[first]]
         over = (work.end_ns - latest)[timed & (latest < np.iinfo(np.int64).max)]
         ahead, works = _ahead(delay, reached, over)
         if 0 < abs(ahead) < FURTHEST_NS:
@@ -213,17 +213,20 @@ def _after_idle(work: _Work, here: BoolArray) -> BoolArray:
     return result
 
 
-def _ahead(delay: IntArray, reached: IntArray, over: IntArray) -> tuple[int, int]:
-    """Return by how much a clock is ahead of the host's, and how much work says so; 0 if it is not known to be off."""
+def _ahead(delay: IntArray, reached: tuple[IntArray, IntArray], over: IntArray) -> tuple[int, int]:
+    """Return by how much a clock is ahead of the host's, and how much work says so; 0 if it is not known to be off.
+
+    ``reached`` are the delays of the calls that reached an idle device, and how long these calls took themselves.
+    """
     early = int((delay < -ROUNDING_NS).sum())
     if early >= max(min(LEAST_EARLY, len(delay)), EARLY_SHARE * len(delay), 1):
         # A few times may be far off for other reasons.
         usual = int(np.quantile(delay, EARLY_SHARE / 2, method="lower"))
         return int(delay[delay >= usual - IDLE_GAP_NS].min()) - LEAST_DELAY_NS, early
-    late = int(reached.min()) if len(reached) >= LEAST_AFTER_IDLE else 0
+    after, lasted = reached
     ended_late = int((over > ROUNDING_NS).sum())
-    if late >= LATE_NS:
-        return late - LEAST_DELAY_NS, len(reached)
+    if len(after) >= LEAST_AFTER_IDLE and int((after - lasted).min()) >= LATE_NS:
+        return int(after.min()) - LEAST_DELAY_NS, len(after)
     if ended_late >= max(LEAST_EARLY, EARLY_SHARE * len(over)):
         return int(over.max()), ended_late
     return 0, 0

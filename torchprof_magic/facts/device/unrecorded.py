@@ -39,7 +39,7 @@ def signs_of_device(trace: Trace) -> DeviceSigns | None:
     found = DeviceSigns(
         launches=int(launches_of(trace).is_missing.sum()),
         ops=int((is_op & is_named(trace, DEVICE_OP)).sum()),
-        memory=bool(trace.memory["device"].str.contains(DEVICE_MEMORY).any()),
+        memory=bool(is_op.any() and trace.memory["device"].str.contains(DEVICE_MEMORY).any()),
         code=bool(trace.meta.device_names) and cell is not None and _MOVES.search(cell.source) is not None,
     )
     return found if any(found) else None

@@ -144,10 +144,14 @@ def _impossible(trace: Trace) -> Iterator[Problem]:
             amount=format_ns(abs(clock.ahead_ns)),
             works=counted(clock.works, "piece"),
         )
-    for name in ("before_launch", "after_wait", "over_next", "over_steps"):
-        broken = getattr(found, name)
-        if broken.count:
-            yield problem(f"run.{name}", count=broken.count, amount=format_ns(broken.most_ns))
+    for code, broken in (
+        ("run.before_launch", found.before_launch),
+        ("run.after_wait", found.after_wait),
+        ("run.over_next", found.over_next),
+        ("run.over_steps", found.over_steps),
+    ):
+        if broken.works:
+            yield problem(code, count=broken.works, amount=format_ns(broken.most_ns))
 
 
 def _graph_launches(trace: Trace) -> Problem | None:

@@ -71,7 +71,7 @@ def _impossible(trace: Trace) -> str:
     if found.clocks:
         worst = max(found.clocks, key=lambda clock: abs(clock.ahead_ns))
         return f"The clock of the device was off by about {format_ns(abs(worst.ahead_ns))}, which is corrected."
-    count = sum(each.count for each in (found.before_launch, found.after_wait, found.over_next, found.over_steps))
+    count = sum(each.works for each in (found.before_launch, found.after_wait, found.over_next, found.over_steps))
     return f"The times of {counted(count, 'kernel')} cannot be true; what is impossible was cut off." if count else ""
 
 

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import Any
+
+from support import annotation, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.facts.host.one_time import one_time_events, one_time_spans
+from torchprof_magic.model.trace import Trace
+
+Event = dict[str, Any]
+
+
+def call(name: str, start_us: float, dur_us: float) -> Event:
+    return span(name, start_us, dur_us, cat="cuda_runtime", correlation=int(start_us) + 500_000)
+
+
+def once(*events: Event) -> list[tuple[str, int]]:
+    """The names and starts in us of the events that are done once."""
+    trace = make_trace(*events)
+    found = trace.events.filter(one_time_events(trace))
+    return [(name, start // 1_000) for name, start in found.select("name", "start_ns").rows()]
+
+
+def launches(name: str, first_us: float, *lengths_us: float) -> list[Event]:
+    """Launches of one kernel, one after the other, with these lengths."""
+    events, at = [], first_us
+    for number, length in enumerate(lengths_us):
+        correlation = int(first_us) + number + 1
+        events += [launch(at, length, correlation), kernel(name, at + length + 5, 2, correlation)]
+        at += length + 20
+    return events
+
+
+def test_a_slow_first_launch_of_a_kernel_loads_it_and_a_later_one_does_not() -> None:
+    assert once(*launches("a", 0, 2_000, 10, 2_000)) == [("cudaLaunchKernel", 0)]
+    both = [*launches("a", 0, 2_000, 10), *launches("b", 5_000, 1_500, 10)]
+    assert once(*both) == [("cudaLaunchKernel", 0), ("cudaLaunchKernel", 5_000)]
+
+
+def test_launches_of_less_than_1_ms_are_ordinary() -> None:
+    assert once(*launches("a", 0, 900, 10, 10)) == []
+
+
+def test_the_first_call_that_takes_20_times_as_long_as_later_ones_starts_the_driver() -> None:
+    name = "cudaDeviceGetStreamPriorityRange"
+    assert once(call(name, 0, 5_000), call(name, 6_000, 10), call(name, 7_000, 10)) == [(name, 0)]
+    assert once(call(name, 0, 5_000), call(name, 6_000, 4_000)) == []
+    assert once(call(name, 0, 5_000)) == [(name, 0)]
+
+
+def test_waits_and_copies_are_long_for_other_reasons() -> None:
+    assert once(call("cudaDeviceSynchronize", 0, 50_000), call("cudaMemcpyAsync", 60_000, 50_000)) == []
+
+
+def test_a_range_of_the_program_with_a_number_in_its_name_is_no_call_of_the_driver() -> None:
+    assert once(call("predictor_executor::run thread:17", 0, 50_000)) == []
+
+
+def test_the_first_call_of_an_op_counts_without_what_it_waits_for() -> None:
+    device = launches("a", 500_000, 10)
+    later = [span("aten::conv2d", 300_000 + 1_000 * n, 100) for n in range(3)]
+    assert once(span("aten::conv2d", 0, 50_000), *later, *device) == [("aten::conv2d", 0)]
+    waiting = [span("aten::conv2d", 0, 50_000), call("cudaStreamSynchronize", 10, 49_000)]
+    assert once(*waiting, *later, *device) == []
+
+
+def test_without_a_device_the_first_call_of_an_op_may_just_be_the_largest() -> None:
+    assert once(span("aten::mm", 0, 50_000), span("aten::mm", 60_000, 100)) == []
+
+
+def test_imports_are_done_once() -> None:
+    name = "<frozen importlib._bootstrap>(1022): _find_and_load"
+    assert once(frame(name, 0, 500)) == [(name, 0)]
+
+
+def test_the_first_batch_waits_for_worker_processes_to_start() -> None:
+    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    fetches = [annotation(name, 0, 30_000), annotation(name, 40_000, 500), annotation(name, 50_000, 500)]
+    assert once(*fetches) == [(name, 0)]
+    assert once(*(event | {"dur": 30_000} for event in fetches)) == []
+
+
+def test_the_times_of_what_is_done_once_are_disjoint_and_hold_captures() -> None:
+    trace: Trace = make_trace(
+        *launches("a", 0, 2_000, 10), call("cudaStreamBeginCapture", 5_000, 5), call("cudaStreamEndCapture", 6_000, 5)
+    )
+    start, end = one_time_spans(trace)
+    assert list(zip(start.tolist(), end.tolist(), strict=True)) == [(0, 2_000_000), (5_000_000, 6_005_000)]
