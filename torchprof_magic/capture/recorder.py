@@ -362,7 +362,7 @@ class Recorder:
         self._action = action
         following = self.step + 1
         self._next_action = self.schedule.action(following) if self._absorbed_cycle < 0 else self._action_at(following)
-        if not action.is_recording or self._finished.waiting > MAX_UNSAVED:
+        if not action.is_recording or self._finished.cannot_wait or self._finished.waiting > MAX_UNSAVED:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
             self.is_over = True
@@ -457,12 +457,14 @@ class Recorder:
         self._close()
         self._problems.note("capture.taken_over", step=self.step, detail=detail)
 
-    def yield_to_other(self) -> None:
+    def yield_to_other(self, guard: InterruptGuard) -> None:
         """Stop just before another profiler starts, so that both keep their data."""
         if self.is_over or self._engine is None or self._engine.stage in (Stage.NEW, Stage.OFF):
             return
         self.finish()
         self._note_takeover("what was recorded before is kept")
+        if self._finished.cannot_wait:
+            self.save_finished(guard)
 
     def _close(self) -> None:
         """Let no more steps begin, and remember the phase in which the run ended."""
