@@ -480,10 +480,9 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "run.work_missing": Kind(
         "data_loss",
-        "{missing} of {launches} have no work of the device in the file{steps}. There, busy times are too short and "
-        "idle times too long.",
-        "Restart the kernel and record again: in one process, later recordings can lose work. Steps without losses "
-        "are used where there are any. report.coverage counts what is missing.",
+        "{missing} of {launches} have no work of the device in the file{steps}.",
+        "Restart the kernel and record again: later recordings of a process can lose work. report.coverage has the "
+        "counts.",
         "Launches have no device events, although their work must have run during the recording.",
     ),
     "run.graph_work_missing": Kind(

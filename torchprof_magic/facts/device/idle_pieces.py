@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.blocking import RULE, blocking_calls
@@ -175,6 +176,7 @@ def _plan(trace: Trace, gaps: Gaps) -> _Plan:
     fixed[is_queued] = np.where((gaps.end_ns - gaps.start_ns)[is_queued] < SHORT_GAP_NS, QUEUED_SHORT, QUEUED)
     fixed[_is_inside_graph(sources, start, gaps.next_row, call)] = IN_GRAPH
     fixed[(gaps.next_row >= 0) & ~has_call] = NOT_RECORDED
+    fixed[_hides_lost_work(trace, gaps)] = NOT_RECORDED
     return _Plan(
         lane=np.where(
             has_call,
@@ -185,6 +187,15 @@ def _plan(trace: Trace, gaps: Gaps) -> _Plan:
         launched_ns=np.clip(call_end, gaps.start_ns, gaps.end_ns),
         fixed=fixed,
     )
+
+
+def _hides_lost_work(trace: Trace, gaps: Gaps) -> BoolArray:
+    """Return in which gaps work was launched that is not in the file, so that the device may have been busy."""
+    launches = launches_of(trace)
+    lost = launches.is_missing & np.isin(launches.device, (gaps.device, NO_PARENT))
+    launched_ns = trace.events["start_ns"].to_numpy()[launches.row[lost]]
+    first, last = (np.searchsorted(launched_ns, side, side="left") for side in (gaps.start_ns, gaps.end_ns))
+    return last > first
 
 
 def _is_inside_graph(sources: IntArray, start_ns: IntArray, next_row: IntArray, call: IntArray) -> BoolArray:
@@ -235,7 +246,7 @@ CAUSES = {
     "python": "the host ran Python between ops, or something that was not recorded",
     "queued": "the next work was launched already, but the device had not begun it",
     "profiler": "the profiler itself held the host",
-    "unknown": "the file does not say",
+    "unknown": "the file does not say, or lacks work that was launched meanwhile",
 }
 
 

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 from support import annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.device.coverage import launches_of, loss_of, work_without_launch
 from torchprof_magic.model.trace import Trace
+from torchprof_magic.tables.waiting.idle import idle_table
 
 Event = dict[str, Any]
 
@@ -124,3 +126,10 @@ def test_work_without_a_launch_is_counted_and_is_no_loss() -> None:
     trace = make_trace(kernel("before", 0, 50, 77), *three_launches())
     assert len(work_without_launch(trace)) == 1
     assert loss_of(trace).missing == 0
+
+
+def test_the_device_may_have_been_busy_while_lost_work_was_launched() -> None:
+    trace = make_trace(*three_launches(2), span("aten::mm", 100, 300), wait(400, 10))
+    found = dict(idle_table(trace).frame.group_by("cause").agg(pl.col("idle_ns").sum()).rows())
+    # From the first kernel's end at 170 us to the third one's start at 320 us.
+    assert found["unknown"] == 150_000
