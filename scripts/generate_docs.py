@@ -122,8 +122,9 @@ Steps of more than 1.5 times the median are left out of three or more. With a de
 which it computes, copies or only communicates, and of its idle time by cause. The device's own work, together with
 idle time in which work was queued already, is the limit from {MOSTLY_WORK:.0%} on, or if nothing else has
 {LEAST_CAUSE:.0%}; otherwise the largest other cause is. Nothing is called the limit below {LEAST_LIMIT:.0%}, nor if
-more time than it takes is not known; every other cause from {LEAST_SECOND:.0%} on is named. Without a device, the ops of forward, backward and optimizer
-are the work, by the same rule; Python is the limit from {LOUD_PYTHON:.0%} on, and the optimizer from
+more time than it takes is not known; every other cause from {LEAST_SECOND:.0%} on is named. Without a device, the ops
+of forward, backward and optimizer are the work, by the same rule; Python is the limit from {LOUD_PYTHON:.0%} on, and
+the optimizer from
 {LOUD_OPTIMIZER:.0%} on if neither forward nor backward is longer. If most time of ops is in calls that last less than
 20 us, calling them is what costs (dispatch); if most is in ops that only copy or fill, it is memory traffic.
 
@@ -137,9 +138,9 @@ is of unknown cause.
 **Possible.** Work begins after its launch and ends before the wait for it returns, and a stream runs its work in turn.
 Work that lasts over all of the next one of its stream, beyond a wait for it, or several steps and 10 times as
 long as its like, is cut off there. If nearly all work of a device is early, or none reaches the idle device within
-0.5 ms, its clock is off: by the smallest delay, less 5 µs, by which all its work is moved. Tables and findings are of the
-recording with these corrections; `report.trace`, `report.save()` and exports of the trace are as in the file, and so is
-all of `report.as_recorded()`.
+0.5 ms, its clock is off: by the smallest delay, less 5 µs, by which all its work is moved. Tables and findings are of
+the recording with these corrections; `report.trace`, `report.save()` and exports of the trace are as in the file, and
+so is all of `report.as_recorded()`.
 
 **Once.** Starting the driver, loading kernels at their first launch, imports, compilation, the capture of graphs, the
 start of worker processes and the first call of an op are done once, however often the program repeats the rest. They
