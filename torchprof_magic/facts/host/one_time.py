@@ -30,6 +30,11 @@ _AROUND = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|Backwa
 LONG_CALL_NS = 1_000_000
 LONG_OP_NS = 10_000_000
 MANY_TIMES = 20
+# In the first of at least so many steps, an op is done once if it takes this many times as long as it usually does in
+# the others, and this many times as long as the longest of them: a busy machine makes single ops longer.
+LEAST_STEPS = 3
+FIRST_STEP_TIMES = 10
+LONGEST_TIMES = 3
 # What is called only once has nothing to compare it with, so it must take longer.
 LONG_SINGLE_NS = 100_000_000
 
@@ -48,8 +53,9 @@ def one_time_spans(trace: Trace) -> tuple[IntArray, IntArray]:
 def one_time_events(trace: Trace) -> BoolArray:
     """Return which events are work that is done once, with everything in them.
 
-    They are imports; launches of a kernel that take 1 ms or more the first time; and calls, ops and fetches that take
-    20 times as long the first time as later. Ops count without what they wait for.
+    They are imports; launches of a kernel that take 1 ms or more the first time; calls, ops and fetches that take 20
+    times as long the first time as later, ops without what they wait for; and ops of the first step that no other step
+    has, or that take 10 times as long there as at the same place in others.
     """
     events = trace.events
     dur = events["dur_ns"].to_numpy()
@@ -72,7 +78,40 @@ def one_time_events(trace: Trace) -> BoolArray:
         ops = of["cpu_op"] & ~is_named(trace, _AROUND)
         ops &= ~captures_of(trace).holds(events["cycle"].to_numpy(), events["start_ns"].to_numpy())
         found |= _much_longer_first(trace, ops, _without_waits(trace), LONG_OP_NS, LONG_SINGLE_NS)
+    found |= _only_in_the_first_step(trace)
     found.flags.writeable = False
+    return found
+
+
+def _only_in_the_first_step(trace: Trace) -> BoolArray:
+    """Return which of the program's ops in the first step are not, or far shorter, in the same place of the others."""
+    events, steps = trace.events, trace.steps
+    found = np.zeros(events.height, np.bool_)
+    if steps.height < LEAST_STEPS:
+        return found
+    is_op = (events["category"] == "cpu_op").to_numpy() & ~is_named(trace, _AROUND)
+    parent = events["parent"].to_numpy()
+    rows = np.flatnonzero(is_op & ~np.append(is_op, False)[parent])
+    start, dur = events["start_ns"].to_numpy()[rows], events["dur_ns"].to_numpy()[rows]
+    at = np.searchsorted(steps["start_ns"].to_numpy(), start, side="right") - 1
+    inside = (at >= 0) & (start < steps["end_ns"].to_numpy()[at])
+    rows, at, dur = rows[inside], at[inside], dur[inside]
+    if not (dur[at == 0] >= LONG_CALL_NS).any():
+        return found
+    name, lane = (events[key].to_physical().to_numpy().astype(np.int64)[rows] for key in ("name", "lane"))
+    frame = pl.DataFrame({"row": rows, "step": at, "name": name, "lane": lane, "dur": dur})
+    frame = frame.with_columns(pl.int_range(pl.len()).over("step", "name", "lane").alias("place"))
+    key = ["name", "lane", "place"]
+    later = (
+        frame.filter(pl.col("step") > 0)
+        .group_by(key)
+        .agg(pl.col("dur").median().alias("usual"), pl.col("dur").max().alias("most"))
+    )
+    first = frame.filter((pl.col("step") == 0) & (pl.col("dur") >= LONG_CALL_NS)).join(later, on=key, how="left")
+    dur_ns, usual_ns, most_ns = pl.col("dur"), pl.col("usual"), pl.col("most")
+    is_longer = (dur_ns >= FIRST_STEP_TIMES * usual_ns) & (dur_ns >= LONGEST_TIMES * most_ns)
+    longer = first.filter(usual_ns.is_null() | is_longer)
+    found[longer["row"].to_numpy()] = True
     return found
 
 

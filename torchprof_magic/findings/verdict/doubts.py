@@ -14,7 +14,8 @@ from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
 from torchprof_magic.findings.verdict.diagnosis import in_steps
-from torchprof_magic.findings.verdict.once import one_time_work, work_from_before
+from torchprof_magic.findings.verdict.once import one_time_within, one_time_work, work_from_before
+from torchprof_magic.findings.verdict.words import cut_name
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
 
@@ -30,6 +31,7 @@ LEAST_STEPS_WITH_TREND = 5
 LOUD_ONCE = 0.05
 LOUD_BEFORE = 0.1
 LOUD_HOST = 0.25
+LOUD_IMPORTS = 0.1
 _OF_THE_FILE = ("chrome.", "json.", "file.", "capture.device_stopped")
 LOUD_CROWDING = 0.25
 
@@ -37,8 +39,8 @@ LOUD_CROWDING = 0.25
 def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
-        _incomplete, _lost, _impossible, _one_time, _from_before, _stacks, _distorted, _crowded, _warming_up, _outliers,
-        _uneven, _few,
+        _incomplete, _lost, _impossible, _one_time, _imports, _from_before, _stacks, _distorted, _crowded, _warming_up,
+        _outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
@@ -160,10 +162,38 @@ def _outliers(trace: Trace) -> str:
     number, ratio = trace.steps["number"][worst], dur[worst] / max(typical, 1)
     several = len(chosen.outliers) > 1
     rest = f" ({counted(len(chosen.outliers), 'step')} of this kind left out)" if several else "; it is left out"
-    return (
-        f"Step {number} took {format_count(ratio)} times as long as the "
-        f"median{_difference(trace, worst, chosen.row)}{rest}."
-    )
+    more = int(dur[worst] - typical)
+    why = _done_once(trace, worst, more) or _difference(trace, worst, chosen.row)
+    return f"Step {number} took {format_count(ratio)} times as long as the median{why}{rest}."
+
+
+def _done_once(trace: Trace, outlier: int, more_ns: int) -> str:
+    """Return what an outlier did that is done only once, if that is most of its additional time."""
+    start, end = (trace.steps[name].to_numpy()[outlier : outlier + 1] for name in ("start_ns", "end_ns"))
+    once = one_time_within(trace, start, end)
+    if 2 * once.ns >= more_ns:
+        return f", {format_ns(once.ns)} of it for work that is done once: {once.what} ({cut_name(once.name)})"
+    imported = imported_in(trace, outlier)
+    return f", and imported {imported}, which is done once" if imported else ""
+
+
+def imported_in(trace: Trace, step: int) -> str:
+    """Return what a step imported, such as ``214 modules (pandas, ...)``; empty for nothing."""
+    key = trace.steps.select("cycle", "number").row(step)
+    mark = next((mark for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) == key), None)
+    if mark is None or mark.imported == 0:
+        return ""
+    return f"{counted(mark.imported, 'module')} ({', '.join(map(cut_name, mark.imports))})"
+
+
+def _imports(trace: Trace) -> str:
+    """Return that modules were imported in steps that count, of which a good part is Python."""
+    chosen = chosen_steps(trace)
+    frame = steps_table(trace).frame
+    share = frame["python_ns"].to_numpy() / np.maximum(frame["dur_ns"].to_numpy(), 1)
+    found = [imported_in(trace, row) for row in chosen.row.tolist() if share[row] >= LOUD_IMPORTS]
+    found = [each for each in found if each]
+    return f"A step imported {found[0]}, which is done once; record later steps too." if found else ""
 
 
 def _difference(trace: Trace, outlier: int, typical: IntArray) -> str:

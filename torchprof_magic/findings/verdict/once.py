@@ -15,7 +15,7 @@ from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_states import COMPILE_NAME
 from torchprof_magic.facts.host.one_time import IMPORT_NAME, WORKER_FETCH, one_time_events, one_time_spans
 from torchprof_magic.facts.shared import is_named, once_per_trace
-from torchprof_magic.findings.verdict.accounts import chosen_steps, time_in_steps
+from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.intervals import covered_ns, merge
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.vendors import LAUNCH, SETUP_CALL
@@ -50,8 +50,14 @@ class OneTime(NamedTuple):
 
 @once_per_trace
 def one_time_work(trace: Trace) -> OneTime:
-    """Return how much time goes to work that is done once, to compilation, and to the capture of graphs."""
-    chosen, events = chosen_steps(trace), trace.events
+    """Return how much of the steps that count goes to work that is done once, compilation and the capture of graphs."""
+    chosen = chosen_steps(trace)
+    return one_time_within(trace, chosen.start_ns, chosen.end_ns)
+
+
+def one_time_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> OneTime:
+    """Return how much of some disjoint intervals goes to such work."""
+    events, whole_ns = trace.events, max(int((end_ns - start_ns).sum()), 1)
     is_host = ~events["category"].is_in((*DEVICE_CATEGORIES, "runtime")).to_numpy()
     named = is_host & is_named(trace, COMPILE_NAME)
     named |= one_time_events(trace)
@@ -60,16 +66,17 @@ def one_time_work(trace: Trace) -> OneTime:
     start, dur = (events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
     once = one_time_spans(trace)
     from_ns, to_ns = merge(np.append(once[0], start), np.append(once[1], start + dur))
-    ns = int(covered_ns(from_ns, to_ns, chosen.start_ns, chosen.end_ns).sum())
+    ns = int(covered_ns(from_ns, to_ns, start_ns, end_ns).sum())
     if ns == 0:
         return OneTime(0, 0.0)
-    inside, captures = time_in_steps(trace, start, dur), captures_of(trace)
-    captured = time_in_steps(trace, captures.start_ns, captures.end_ns - captures.start_ns)
+    captures = captures_of(trace)
+    inside = covered_ns(start_ns, end_ns, start, start + dur)
+    captured = covered_ns(start_ns, end_ns, captures.start_ns, captures.end_ns)
     if inside.max(initial=0) <= captured.max(initial=0):
         name = str(events["name"][int(captures.row[captured.argmax()])])
-        return OneTime(ns, ns / max(chosen.whole_ns, 1), CAPTURE, name)
+        return OneTime(ns, ns / whole_ns, CAPTURE, name)
     row = _longest(trace, rows, inside)
-    return OneTime(ns, ns / max(chosen.whole_ns, 1), kind_of(trace, row), str(events["name"][row]))
+    return OneTime(ns, ns / whole_ns, kind_of(trace, row), str(events["name"][row]))
 
 
 def _longest(trace: Trace, rows: IntArray, ns: IntArray) -> int:

@@ -86,3 +86,36 @@ def test_the_times_of_what_is_done_once_are_disjoint_and_hold_captures() -> None
     )
     start, end = one_time_spans(trace)
     assert list(zip(start.tolist(), end.tolist(), strict=True)) == [(0, 2_000_000), (5_000_000, 6_005_000)]
+
+
+def in_steps(*steps: list[tuple[str, float]]) -> list[Event]:
+    """Steps of 100 ms, each with these ops, one after the other, of so many us."""
+    events = []
+    for number, ops in enumerate(steps):
+        at = 100_000.0 * number
+        events.append(annotation(f"ProfilerStep#{number}", at, 99_000))
+        for name, dur in ops:
+            events.append(span(name, at, dur))
+            at += dur + 10
+    return events
+
+
+def test_an_op_of_the_first_step_counts_if_it_is_far_longer_than_in_the_same_place_of_others() -> None:
+    usual = [("aten::conv2d", 3_000), ("aten::conv2d", 500)]
+    first = [("aten::conv2d", 40_000), ("aten::conv2d", 500)]
+    assert once(*in_steps(first, usual, usual)) == [("aten::conv2d", 0)]
+    assert once(*in_steps(usual, first, usual)) == []
+    # The larger one is the first in every step, and is no sign of anything.
+    larger_first = [("aten::mm", 40_000.0), ("aten::mm", 500.0)]
+    assert once(*in_steps(larger_first, larger_first, larger_first)) == []
+
+
+def test_an_op_that_is_long_in_a_later_step_as_well_is_no_work_that_is_done_once() -> None:
+    usual, slow = [("aten::mm", 1_000)], [("aten::mm", 20_000)]
+    assert once(*in_steps([("aten::mm", 40_000)], slow, usual, usual, usual)) == []
+
+
+def test_an_op_that_only_the_first_step_has_builds_something() -> None:
+    first = [("aten::uniform_", 5_000), ("aten::mm", 500)]
+    assert once(*in_steps(first, [("aten::mm", 500)], [("aten::mm", 500)])) == [("aten::uniform_", 0)]
+    assert once(*in_steps(first, [("aten::mm", 500)])) == []  # two steps are too few to tell
