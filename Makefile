@@ -14,6 +14,8 @@ NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 
 # Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
+# Some machines forbid Python to keep what it compiles. Then every kernel and every worker compiles all of it again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test lab check bench fuzz programs advice trust stress compat thorough clean chromium
 

@@ -262,6 +262,8 @@ DEVICE_OP = r"^aten::(_?(cudnn|miopen)_(conv|batch|rnn|ctc|grid|affine|attention
 BEGIN_CAPTURE, END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
 DEVICE_WAIT = r"(?i)DeviceSynchronize|synchronizeDevice|CtxSynchronize"
 STREAM_SYNC = r"(?i)StreamSynchronize|synchronizeStream"
+# Calls that queue something behind the work of a device, or ask for it; they take long while a queue is full.
+QUEUE_CALL = r"(?i)WaitEvent|waitOnEvent|EventRecord|EventQuery|StreamQuery|HostFunc|AddCallback"
 # Calls of a driver or runtime by the way they are named, not ranges that a program sets around them.
 DRIVER_CALL = r"^(cu|cuda|hip|ze|ur|acl|aclrt)[A-Z]"
 # A call that makes a stream wait for an event does not make the host wait.

@@ -31,6 +31,8 @@ LEAST_EARLY = 3
 EARLY_SHARE = 0.01
 # Clocks are not further apart; such times are wrong in another way.
 FURTHEST_NS = 3600 * 10**9
+# More devices than any machine has.
+MOST_DEVICES = 2**31
 # From so many steps on, and so many times the others of its name, work is longer than it can be.
 MANY_STEPS = 3
 MANY_TIMES = 10
@@ -56,6 +58,7 @@ class Found(NamedTuple):
 
 
 NOTHING = Found(0, 0)
+NEVER = np.iinfo(np.int64).max
 
 
 class Impossible(NamedTuple):
@@ -102,7 +105,7 @@ def impossible_times(trace: Trace) -> Impossible:
     start, end = work.start_ns - shift, work.end_ns - shift
     called = trace.events["start_ns"].to_numpy()[work.call]
     early = np.where(work.call >= 0, called - start, 0)
-    over = np.where(latest < np.iinfo(np.int64).max, end - latest, 0)
+    over = np.where(latest < NEVER, end - latest, 0)
     is_over = over > ROUNDING_NS
     end = np.where(is_over, np.maximum(latest, start), end)
     end, over_steps = _within_steps(trace, work._replace(start_ns=start, end_ns=end))
@@ -152,42 +155,63 @@ def _until_next(work: _Work) -> tuple[IntArray, Found]:
 def _latest_ends(trace: Trace, work: _Work) -> IntArray:
     """Return when work must have ended at the latest: when a wait for it returned; the largest number if none did.
 
-    A wait for a whole device is for all that was launched before it. A wait for a stream is for what the op around it
-    launched before.
+    A wait for a whole device is for all that was launched before it, where there is one device. A wait for a stream is
+    for what the op around it launched before.
     """
     events = trace.events
     start, parent, cycle = (events[name].to_numpy().astype(np.int64) for name in ("start_ns", "parent", "cycle"))
     end = start + events["dur_ns"].to_numpy()
     is_call = (events["category"] == "runtime").to_numpy()
-    latest = np.full(len(work.row), np.iinfo(np.int64).max)
     has_call = work.call >= 0
-    called = np.where(has_call, end[work.call], np.iinfo(np.int64).max)
-    several = np.unique(work.device)
-    for row in np.flatnonzero(is_call & is_named(trace, DEVICE_WAIT)).tolist() if len(several) == 1 else ():
-        covers = has_call & (work.cycle == cycle[row]) & (called <= start[row])
-        latest[covers] = np.minimum(latest[covers], end[row])
+    called = np.where(has_call, end[work.call], NEVER)
+    latest = np.full(len(work.row), NEVER)
+    if len(np.unique(work.device)) == 1:
+        waits = np.flatnonzero(is_call & is_named(trace, DEVICE_WAIT))
+        latest = _first_ends(work.cycle, called, cycle[waits], start[waits], end[waits])
     waits = np.flatnonzero(is_call & is_named(trace, STREAM_SYNC) & (parent >= 0))
     around = np.where(has_call, parent[work.call], NO_PARENT)
-    order = np.argsort(around, kind="stable")
-    for row in waits.tolist():
-        first, last = np.searchsorted(around[order], [parent[row], parent[row] + 1])
-        inside = order[first:last]
-        covers = inside[called[inside] <= start[row]]
-        latest[covers] = np.minimum(latest[covers], end[row])
+    inside = np.flatnonzero(np.isin(around, parent[waits]) & (around >= 0))
+    own = _first_ends(around[inside], called[inside], parent[waits], start[waits], end[waits])
+    latest[inside] = np.minimum(latest[inside], own)
     return latest
+
+
+def _first_ends(
+    key: IntArray, time_ns: IntArray, wait_key: IntArray, wait_start_ns: IntArray, wait_end_ns: IntArray
+) -> IntArray:
+    """Return for each moment the earliest end of the waits of its key that begin then or later; ``NEVER`` if none."""
+    result = np.full(len(key), NEVER)
+    if len(wait_key) == 0 or len(key) == 0:
+        return result
+    order = np.lexsort((wait_start_ns, wait_key))
+    keys, group = np.unique(wait_key[order], return_inverse=True)
+    start, end = wait_start_ns[order], wait_end_ns[order]
+    # Ranks in place of times, so that a group and a time fit into one number.
+    times, rank = np.unique(np.concatenate((start, time_ns)), return_inverse=True)
+    waits = group * len(times) + rank[: len(start)]
+    known = np.flatnonzero(np.isin(key, keys))
+    asked = np.searchsorted(keys, key[known]) * len(times) + rank[len(start) :][known]
+    at = np.searchsorted(waits, asked, side="left")
+    found = (at < len(waits)) & (np.append(group, NO_PARENT)[np.minimum(at, len(group))] == asked // len(times))
+    # From each wait on, the earliest end of its group: from the last one backwards, each group is below the one before.
+    ends, end_rank = np.unique(end, return_inverse=True)
+    least = np.minimum.accumulate((group * len(ends) + end_rank)[::-1])[::-1] - group * len(ends)
+    result[known[found]] = ends[least[at[found]]]
+    return result
 
 
 def _clocks(trace: Trace, work: _Work, latest: IntArray) -> tuple[Clock, ...]:
     """Return the clocks that are off, one for each cycle and device."""
     called, lasted = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns"))
     found = []
-    for cycle, device in np.unique(np.stack([work.cycle, work.device], axis=1), axis=0).tolist():
+    for place in np.unique(work.cycle * MOST_DEVICES + work.device).tolist():
+        cycle, device = divmod(place, MOST_DEVICES)
         here = (work.cycle == cycle) & (work.device == device)
         timed = here & (work.call >= 0)
         delay = (work.start_ns - called[work.call])[timed]
         first = np.flatnonzero(timed)[_first_of_calls(work, timed) & _after_idle(work, here)[timed]]
         reached = (work.start_ns - called[work.call])[first], lasted[work.call[first]]
-        over = (work.end_ns - latest)[timed & (latest < np.iinfo(np.int64).max)]
+        over = (work.end_ns - latest)[timed & (latest < NEVER)]
         ahead, works = _ahead(delay, reached, over)
         if 0 < abs(ahead) < FURTHEST_NS:
             found.append(Clock(cycle, device, ahead, works))

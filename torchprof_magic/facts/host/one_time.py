@@ -16,7 +16,7 @@ from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import BoolArray, IntArray, merge
-from torchprof_magic.model.vendors import COPY_CALL, DRIVER_CALL, LAUNCH, MEMORY_CALL, WAITING_CALL
+from torchprof_magic.model.vendors import COPY_CALL, DRIVER_CALL, LAUNCH, MEMORY_CALL, QUEUE_CALL, WAITING_CALL
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -65,7 +65,7 @@ def one_time_events(trace: Trace) -> BoolArray:
     }
     found = of["python_function"] & is_named(trace, IMPORT_NAME)
     found |= _first_launches(trace, of["runtime"])
-    others = is_named(trace, f"({LAUNCH})|({COPY_CALL})|({WAITING_CALL})")
+    others = is_named(trace, f"({LAUNCH})|({COPY_CALL})|({WAITING_CALL})|({QUEUE_CALL})")
     calls = of["runtime"] & ~others & is_named(trace, DRIVER_CALL)
     calls[blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()] = False  # known as such
     is_memory = calls & is_named(trace, MEMORY_CALL)

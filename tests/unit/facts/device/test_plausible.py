@@ -90,6 +90,22 @@ def test_work_that_ends_after_a_wait_for_it_ends_with_the_wait() -> None:
     assert max(kernel_ends(believable(trace))) == 5_650_000
 
 
+def test_a_copy_that_ends_after_the_wait_of_its_op_ends_with_it() -> None:
+    def item(at: float, dur: float, number: int) -> list[Event]:
+        """An op that copies a result to the host and waits 50 us for its stream."""
+        return [
+            span("aten::item", at, 100),
+            launch(at + 5, 5, number),
+            kernel("Memcpy DtoH", at + 20, dur, number),
+            span("cudaStreamSynchronize", at + 20, 50, cat="cuda_runtime", correlation=500 + number),
+        ]
+
+    events = [event for n in range(6) for event in item(1_000 * n, 200 if n == 3 else 20, n + 1)]
+    trace = make_trace(*events)
+    assert impossible_times(trace).after_wait == (1, 150_000)
+    assert sorted(kernel_ends(believable(trace)))[3] == 3_070_000
+
+
 def kernel_ends(trace: Trace) -> list[int]:
     kernels = trace.events.filter(trace.events["category"] == "kernel")
     return (kernels["start_ns"] + kernels["dur_ns"]).to_list()
