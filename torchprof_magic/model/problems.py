@@ -545,6 +545,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Compare percentages, not times{advice}. The recorded steps may also have done more work than the others.",
         "Recorded steps took at least 1.5 times as long as steps that ran without the profiler.",
     ),
+    "run.shared_sequence": Kind(
+        "info",
+        "Sequence numbers are shared by different nodes of autograd, so their forward ops and lines may be wrong.",
+        "",
+        "Nodes of different names have the same sequence number in the same thread.",
+    ),
+    "run.collective_unnamed": Kind(
+        "info",
+        "Collectives lack their name, type, sizes or group, which others of the file have.",
+        "",
+        "A `record_param_comms` lacks one of these arguments.",
+    ),
     "advice.rule_failed": Kind(
         "warning",
         "The rule {rule} failed: {error}. Its advice is missing.",
@@ -796,6 +808,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Steps began after most of their ops. They are shown from the end of the step before.",
         "",
         "torch 2.5 moves the beginning of steps when it records Python calls (--stack).",
+    ),
+    "chrome.unknown_wait": Kind(
+        "info",
+        "Waits for events do not say which event they wait for.",
+        "",
+        "A wait of a stream or of the host (`cuda_sync`) names no call that recorded its event, as with CUDA 13.",
+    ),
+    "chrome.early_wait": Kind(
+        "warning",
+        "Streams wait for events that were recorded only later.",
+        "",
+        "A wait of a stream names a call that recorded its event after the wait began.",
     ),
     "chrome.repeated_step": Kind(
         "warning",

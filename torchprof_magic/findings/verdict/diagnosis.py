@@ -5,6 +5,7 @@ Only the trace is examined, so the result is the same for a live run and for a f
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,7 +18,7 @@ from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.trace import COLLECTIVE_KEYS, DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 _WORKER_LOADER = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
 # torch.compile puts such ranges around all of its work.
 _COMPILER_RANGE = r"\(dynamo_timed\)$"
+# The ranges of autograd around its nodes.
+_NODE = r"^autograd::engine::evaluate_function: "
+# What each collective must say: its name, elements in and out, their type, and the size of its group.
+_NEEDED = tuple(COLLECTIVE_KEYS.index(key) for key in (*COLLECTIVE_KEYS[:4], "Group size"))
 # A launch that starts at least this many kernels, copies and fills ran a graph.
 _GRAPH_SIZE = 2
 # From this share on, the note about graphs is shown.
@@ -56,6 +61,7 @@ def diagnose(trace: Trace) -> tuple[Problem, ...]:
         _no_kernels(trace),
         *_losses(trace),
         *_impossible(trace),
+        *_odd_numbers(trace),
         _graph_launches(trace),
         _distorted(trace),
     )
@@ -130,6 +136,25 @@ def in_steps(trace: Trace, numbers: IntArray) -> str:
         *others, last = map(str, numbers.tolist())
         return f", in steps {', '.join(others)} and {last}"
     return f", in {format_count(len(numbers))} of {counted(trace.steps.height, 'step')}"
+
+
+def _odd_numbers(trace: Trace) -> Iterator[Problem]:
+    """Yield what does not fit together in the numbers of autograd and of collectives."""
+    events = trace.events
+    nodes = events.filter(pl.Series(is_named(trace, _NODE)) & events["sequence"].is_not_null())
+    names = nodes.group_by("cycle", "fwd_thread", "sequence").agg(pl.col("name").n_unique().alias("names"))
+    if shared := names.filter(pl.col("names") > 1).height:
+        yield problem("run.shared_sequence", count=shared)
+    known = events.filter(pl.Series(is_named(trace, r"^record_param_comms$")))["collective"].cast(pl.String)
+    if known.null_count() == len(known):  # files of older versions have none
+        return
+    if count := sum(text is None or _lacks_some(text) for text in known):
+        yield problem("run.collective_unnamed", count=count)
+
+
+def _lacks_some(collective: str) -> bool:
+    values = json.loads(collective)
+    return any(values[at] is None for at in _NEEDED)
 
 
 def _impossible(trace: Trace) -> Iterator[Problem]:
