@@ -30,6 +30,8 @@ _AROUND = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|Backwa
 LONG_CALL_NS = 1_000_000
 LONG_OP_NS = 10_000_000
 MANY_TIMES = 20
+# What an op may take for each piece of work that it launches.
+LONG_LAUNCH_NS = 5_000_000
 # In the first of at least so many steps, an op is done once if it takes this many times as long as it usually does in
 # the others, and this many times as long as the longest of them: a busy machine makes single ops longer.
 LEAST_STEPS = 3
@@ -55,7 +57,8 @@ def one_time_events(trace: Trace) -> BoolArray:
 
     They are imports; launches of a kernel that take 1 ms or more the first time; calls, ops and fetches that take 20
     times as long the first time as later, ops without what they wait for; and ops of the first step that no other step
-    has, or that take 10 times as long there as at the same place in others.
+    has, or that take 10 times as long there as at the same place in others. Without steps and in the first one, so are
+    ops that take 5 ms for each piece of work that they launch.
     """
     events = trace.events
     dur = events["dur_ns"].to_numpy()
@@ -78,8 +81,28 @@ def one_time_events(trace: Trace) -> BoolArray:
         ops = of["cpu_op"] & ~is_named(trace, _AROUND)
         ops &= ~captures_of(trace).holds(events["cycle"].to_numpy(), events["start_ns"].to_numpy())
         found |= _much_longer_first(trace, ops, _without_waits(trace), LONG_OP_NS, LONG_SINGLE_NS)
+        found |= _slow_to_launch(trace, ops)
     found |= _only_in_the_first_step(trace)
     found.flags.writeable = False
+    return found
+
+
+def _slow_to_launch(trace: Trace, is_op: BoolArray) -> BoolArray:
+    """Return which ops, in the first step or without steps, take far longer for what they launch than calling costs.
+
+    They look for an algorithm, or compile or load code. Ops that launch nothing compute on the host.
+    """
+    events, steps = trace.events, trace.steps
+    found = np.zeros(events.height, np.bool_)
+    host_ns = _without_waits(trace)
+    end_ns = int(steps["end_ns"][0]) if steps.height else np.iinfo(np.int64).max
+    start, lane = (events[name].to_numpy().astype(np.int64) for name in ("start_ns", "lane"))
+    rows = np.flatnonzero(is_op & (host_ns >= LONG_OP_NS) & (start < end_ns))
+    calls = launching_calls(trace).row
+    for row in rows.tolist():
+        inside = (lane[calls] == lane[row]) & (start[calls] >= start[row])
+        launches = int((inside & (start[calls] < start[row] + events["dur_ns"][row])).sum())
+        found[row] = launches > 0 and host_ns[row] >= LONG_LAUNCH_NS * launches
     return found
 
 

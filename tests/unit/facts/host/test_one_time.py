@@ -119,3 +119,29 @@ def test_an_op_that_only_the_first_step_has_builds_something() -> None:
     first = [("aten::uniform_", 5_000), ("aten::mm", 500)]
     assert once(*in_steps(first, [("aten::mm", 500)], [("aten::mm", 500)])) == [("aten::uniform_", 0)]
     assert once(*in_steps(first, [("aten::mm", 500)])) == []  # two steps are too few to tell
+
+
+def test_an_op_that_takes_5_ms_for_each_launch_looks_for_an_algorithm_or_compiles() -> None:
+    slow = [span("aten::conv2d", 0, 30_000), launch(29_000, 10, 1), kernel("a", 29_020, 50, 1)]
+    assert once(*slow) == [("aten::conv2d", 0)]
+    # Ten launches take 3 ms each, as in a loop over many small tensors.
+    many = [span("aten::_foreach_add_", 0, 30_000)]
+    for n in range(10):
+        many += [launch(3_000 * n, 10, n + 1), kernel("a", 3_000 * n + 20, 5, n + 1)]
+    assert once(*many) == []
+    # What launches nothing computes on the host.
+    assert once(span("aten::mm", 0, 30_000), *launches("a", 40_000, 10)) == []
+
+
+def test_in_later_steps_an_op_may_take_long_again_and_again() -> None:
+    steps = [
+        event
+        for n in range(3)
+        for event in (
+            annotation(f"ProfilerStep#{n}", 100_000 * n, 90_000),
+            span("aten::conv2d", 100_000 * n, 30_000),
+            launch(100_000 * n + 29_000, 10, n + 1),
+            kernel("a", 100_000 * n + 29_020, 50, n + 1),
+        )
+    ]
+    assert [start for _, start in once(*steps)] == [0]
