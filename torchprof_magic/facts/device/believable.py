@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.facts.device.plausible import impossible_times
-from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.model.intervals import nest
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
     from torchprof_magic.facts.device.plausible import Impossible
     from torchprof_magic.model.trace import Trace
 
+# A believable trace keeps alive what it was made of, and is itself kept alive by nobody here.
 _recorded: WeakKeyDictionary[Trace, Trace] = WeakKeyDictionary()
+_believable: WeakKeyDictionary[Trace, ref[Trace]] = WeakKeyDictionary()
 _ON_DEVICE = (*DEVICE_CATEGORIES, "gpu_user_annotation")
 
 
-@once_per_trace
 def believable(trace: Trace) -> Trace:
     """Return the trace as far as it can be believed; the same one if nothing is wrong with it.
 
@@ -34,6 +34,9 @@ def believable(trace: Trace) -> Trace:
     """
     if trace in _recorded:
         return trace
+    made = _believable[trace]() if trace in _believable else None
+    if made is not None:
+        return made
     found, lossy = impossible_times(trace), loss_of(trace).steps
     is_lossy = trace.steps["number"].is_in(lossy.tolist()) & trace.steps["complete"]
     if not (found.clocks or len(found.clipped) or is_lossy.any()):
@@ -41,7 +44,7 @@ def believable(trace: Trace) -> Trace:
     events = _with_believable_times(trace.events, found)
     steps = trace.steps.with_columns(trace.steps["complete"] & ~is_lossy)
     result = replace(trace, events=events, steps=steps)
-    _recorded[result] = trace
+    _recorded[result], _believable[trace] = trace, ref(result)
     return result
 
 

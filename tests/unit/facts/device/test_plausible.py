@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -133,3 +135,14 @@ def test_a_step_without_some_of_its_work_is_not_complete() -> None:
     lossy = [event for event in steps() if event["cat"] != "kernel" or event["ts"] != 2_010]
     found = believable(make_trace(*lossy)).steps
     assert found.filter(~found["complete"])["number"].to_list() == [2]
+
+
+@pytest.mark.parametrize("by_us", [0, 1_000])
+def test_nothing_keeps_a_trace_that_was_looked_at_alive(by_us: int) -> None:
+    trace = make_trace(*moved(steps(), by_us))
+    right = believable(trace)
+    assert believable(trace) is right
+    seen = [weakref.ref(trace), weakref.ref(right)]
+    del trace, right
+    gc.collect()
+    assert [each() for each in seen] == [None, None]
