@@ -17,7 +17,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Some machines forbid Python to keep what it compiles. Then every kernel and every worker compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lab check bench fuzz programs advice trust stress compat thorough clean chromium
+.PHONY: demo test lab check bench fuzz programs advice trust cold stress compat thorough clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -56,6 +56,10 @@ programs: $(VENV)/.tested
 # Recordings made wrong on purpose, and what is said of them.
 trust: $(VENV)/.tested
 	$(BIN)/python tests/trust/trust_run.py
+
+# Programs that do something only once, recorded cold and warm.
+cold: $(VENV)/.tested
+	$(BIN)/python tests/cold/cold_run.py
 
 # Written programs, each with something to change or just without it, and what carrying the advice out saves.
 advice: $(VENV)/.tested
