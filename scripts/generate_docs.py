@@ -101,6 +101,10 @@ in a sentence has three significant digits, or all digits before the point, and 
 3 ms, 40,573. The numbers of a column have one unit and one number of decimals. Halves are rounded away from zero, what
 is too small to be shown is below the last digit (<0.01 %), and what is not known is a dash (–).
 
+**Parts of the time.** A step, a range that is chosen in the page, and `report.between(start_ns, end_ns)` are the same.
+Times are cut at the edges; a call counts in each part that has any of it, and bytes and FLOPs count where they begin.
+What belongs to what is found in the whole recording. So times of parts that follow one another add up to the whole.
+
 **Nesting.** An op is inside another if its interval is inside the other's on the same thread. Ops and annotations are
 nested among themselves, as in torch: Python frames and runtime calls do not reduce the self time of an op. An event
 that only partly overlaps another is not inside it, and is counted in the notes.

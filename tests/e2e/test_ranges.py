@@ -115,6 +115,23 @@ def test_source_and_modules_show_the_chosen_step_and_all_again(lab: Lab, report:
     expect(row_of(report, "step")).to_contain_text("23.33")
 
 
+def test_the_ops_of_each_module_are_those_of_the_chosen_step(lab: Lab, report: Any) -> None:
+    open_tab(report, "ops")
+    report.get_by_role("group", name="Group by").get_by_role("button", name="Module", exact=True).click()
+    # A step of all: 35 ms of mm and 1 ms of relu in 3 steps.
+    expect(row_of(report, "Net")).to_contain_text("12.00")
+    choose(report, 1)
+    expect(row_of(report, "Net")).to_contain_text("11.00")
+    row_of(report, "Net").get_by_role("button").first.click()
+    expect(row_of(report, "aten::relu")).to_contain_text("1.00")
+    screenshot(lab.page, "range-modules-of-ops")
+    report.get_by_role("button", name="Next step").click()
+    expect(row_of(report, "Net")).to_contain_text("20.00")
+    expect(row_of(report, "aten::relu")).to_have_count(0)
+    show_all(report)
+    expect(row_of(report, "Net")).to_contain_text("12.00")
+
+
 def test_a_view_that_cannot_follow_says_so(report: Any) -> None:
     open_tab(report, "overview")
     report.locator('[data-tp-step="2"] button').click()

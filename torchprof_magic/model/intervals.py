@@ -453,6 +453,12 @@ def union_by(group: IntArray, start_ns: IntArray, dur_ns: IntArray) -> dict[int,
     return found
 
 
+def interval_at(start_ns: IntArray, end_ns: IntArray, time_ns: IntArray) -> IntArray:
+    """Return which of the intervals, sorted and disjoint, holds each moment, or -1."""
+    at = np.searchsorted(start_ns, time_ns, side="right") - 1
+    return np.where((at >= 0) & (time_ns < np.append(end_ns, 0)[at]), at, NO_PARENT)
+
+
 def covered_ns(start_ns: IntArray, end_ns: IntArray, window_start: IntArray, window_end: IntArray) -> IntArray:
     """Return for each window how many of its ns are covered by at least one interval."""
     start, end = merge(start_ns, end_ns)

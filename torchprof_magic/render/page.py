@@ -114,7 +114,7 @@ def build_page(
     excerpts = {name: _excerpt(each.windows, is_standalone=is_standalone) for name, each in answers.items()}
     changed = compared.counted() if compared is not None else {}
     built = {view: excerpts.get(view.name, shapes[view.name]) for view in ready} | changed
-    ranges = RangeViews(trace, [] if is_standalone else ready)
+    ranges = RangeViews(trace, [] if is_standalone else [*ready, *waiting])
     packed = pack(framed({view.name: shape for view, shape in built.items()}))
     place = packed.places.get
     header = replace(

@@ -50,8 +50,8 @@ class View(Generic[Source]):
         is_there: Whether a recording has it. Such a view is built when it is first shown, unless it has a tab.
         is_live: Whether it asks the objects of the process, which only the one that recorded has. Files have no such
             view.
-        follows_range: Whether ``frame`` and ``build`` also take a part of the time. The page asks the kernel for that
-            part when a step or a range is chosen; otherwise it shows all steps.
+        follows_range: Whether ``frame`` and ``build`` also take a ``part`` of the time. The page asks the kernel for
+            that part when a step or a range is chosen; otherwise it shows all steps.
     """
 
     name: str
@@ -89,7 +89,7 @@ class View(Generic[Source]):
         return found
 
     def _called(self, build: Callable[..., Result], source: Source, part: TimeRange) -> Result:
-        return build(source, part) if self.follows_range else build(source)
+        return build(source, part=part) if self.follows_range else build(source)
 
     @property
     def table_name(self) -> str:

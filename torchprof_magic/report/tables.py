@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import polars as pl
 
 from torchprof_magic.exporters.pandas_frames import to_pandas
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.report.sql import run_sql
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.render.view import View
 
 Source = TypeVar("Source")
@@ -22,16 +24,17 @@ Owner = TypeVar("Owner", bound="type[HasTables[Any]]")
 
 
 class Tables(Generic[Source]):
-    """The tables of a trace, of a job or of two runs, by name. Each is computed when it is first asked for."""
+    """The tables of a trace or a part of it, of a job or of two runs, by name, each computed when first asked for."""
 
-    def __init__(self, views: Mapping[str, View[Source]], source: Source) -> None:
+    def __init__(self, views: Mapping[str, View[Source]], source: Source, part: TimeRange = WHOLE) -> None:
         self._views = views
         self._source = source
+        self._part = part
         self._kept: dict[str, pl.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         if name not in self._kept:
-            self._kept[name] = self._views[name].data(self._source)
+            self._kept[name] = self._views[name].data(self._source, self._part)
         return self._kept[name]
 
     def check(self, name: str) -> None:

@@ -12,6 +12,7 @@ from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
 from torchprof_magic.exporters.saved import write_saved
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.findings.advice import find_advice, plan_trial
 from torchprof_magic.findings.compare.change_words import change_line
 from torchprof_magic.findings.compare.limits_check import (
@@ -38,6 +39,7 @@ from torchprof_magic.report import rules
 from torchprof_magic.report.analysis import Analysis
 from torchprof_magic.report.comparison import Comparison
 from torchprof_magic.report.json_summary import trace_summary
+from torchprof_magic.report.part import ReportPart
 from torchprof_magic.report.tables import HasTables, Tables, with_tables
 from torchprof_magic.report.trace_forms import TraceForms, new_id
 from torchprof_magic.report.views import TABLES, TABS
@@ -203,6 +205,22 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
     def as_analysed(self) -> Trace:
         """The recording as far as it can be believed, which the tables and findings are of."""
         return self._believed
+
+    def between(self, start_ns: int, end_ns: int) -> ReportPart:
+        """Return the tables of a part of the time, such as a step: ``report.between(start_ns, end_ns).waits``.
+
+        Times are cut at the edges, so parts that follow one another add up to the whole; a call counts in each part
+        that has any of it. What belongs to what, such as a kernel to its op, is found in the whole recording.
+
+        Args:
+            start_ns: Time from the first recorded event, in ns, as in ``steps``.
+            end_ns: The part ends just before this time.
+
+        Raises ``ValueError`` if it ends before it begins.
+        """
+        if end_ns < start_ns:
+            raise ValueError(f"end_ns must be at least start_ns (got {start_ns} and {end_ns})")
+        return ReportPart(self._believed, TimeRange(start_ns, end_ns))
 
     @property
     def verdict(self) -> Verdict:

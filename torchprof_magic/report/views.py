@@ -60,6 +60,7 @@ def _grouping(key: str, group: str) -> View[Trace]:
         tab="ops",
         group=group,
         is_there=partial(op_groups.can_group, key=key),
+        follows_range=True,
     )
 
 
@@ -185,6 +186,7 @@ VIEWS: tuple[View[Trace], ...] = (
         tab="memory",
         group="Allocations",
         is_there=has_memory,
+        follows_range=True,
     ),
     View(
         name="leaks",
@@ -287,6 +289,7 @@ VIEWS: tuple[View[Trace], ...] = (
         sentence="One row per device: busy and idle time, and communication time not overlapped by computation.",
         columns=devices.COLUMNS,
         frame=devices.devices_table,
+        follows_range=True,
     ),
     View(
         name="waits",
@@ -294,18 +297,21 @@ VIEWS: tuple[View[Trace], ...] = (
         details="Only calls within the recorded steps count.",
         columns=waits.COLUMNS,
         frame=waits.waits_table,
+        follows_range=True,
     ),
     View(
         name="idle",
         sentence="Every idle time of every device in the recorded steps, by what the host did before the next launch.",
         columns=idle.COLUMNS,
         frame=idle.idle_table,
+        follows_range=True,
     ),
     View(
         name="loaders",
         sentence="One row per kind of DataLoader and line: time in fetching batches, and how often none was ready.",
         columns=loaders.COLUMNS,
         frame=loaders.loaders_table,
+        follows_range=True,
     ),
     View(
         name="host",
@@ -313,6 +319,7 @@ VIEWS: tuple[View[Trace], ...] = (
         details="Unlike in `ops`, events of all categories are nested in one another.",
         columns=host_times.COLUMNS,
         frame=host_times.host_table,
+        follows_range=True,
     ),
     View(
         name="queue",
@@ -326,6 +333,7 @@ VIEWS: tuple[View[Trace], ...] = (
         sentence="One row per kernel name: the delay from its launch call to its start, and how many runs are short.",
         columns=queue.LAUNCH_COLUMNS,
         frame=queue.launches_table,
+        follows_range=True,
     ),
     View(
         name="ranking",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.busy import together_ns, window_ns
-from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import is_named, launch_sources, once_for_the_whole
 from torchprof_magic.model.intervals import union_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_KERNELS, COLLECTIVE_LIBRARIES
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
 
 COLUMNS = (
     Column(name="device", title="Device", unit="text", definition="Number of the device in the trace."),
@@ -93,22 +99,23 @@ COLUMNS = (
 )
 
 
-@once_per_trace
-def devices_table(trace: Trace) -> Table:
-    """Return one row per device, sorted by number: its busy time, with and without work queued before the recording."""
-    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
-    parts = {
-        "is_launched": launch_sources(trace)[work["row"].to_numpy()] >= 0,
-        "is_kernel": (work["category"] == "kernel").to_numpy(),
-        "is_comm": is_named(trace, COLLECTIVE_KERNEL)[work["row"].to_numpy()],
-    }
-    work = work.select(
-        pl.col("device").fill_null(0),
-        pl.col("stream").fill_null(0),
+@once_for_the_whole
+def devices_table(trace: Trace, part: TimeRange) -> Table:
+    """Return one row per device, sorted by number: its busy time, with and without work queued before the recording.
+
+    Times are cut at the edges of the part, also that from the first to the last work of the whole recording. A kernel
+    counts if any of it lies inside.
+    """
+    row = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    work = trace.events[row].select(
+        pl.col("device", "stream").fill_null(0),
         "start_ns",
-        pl.col("start_ns").add(pl.col("dur_ns")).alias("end_ns"),
-    ).with_columns(pl.Series(name, values) for name, values in parts.items())
-    rows = [_device_row(int(device), part) for (device,), part in sorted(work.group_by("device"))]
+        "dur_ns",
+        pl.Series("is_launched", launch_sources(trace)[row] >= 0),
+        (pl.col("category") == "kernel").alias("is_kernel"),
+        pl.Series("is_comm", is_named(trace, COLLECTIVE_KERNEL)[row]),
+    )
+    rows = [_device_row(int(device), of_device, part) for (device,), of_device in sorted(work.group_by("device"))]
     schema = {column.name: pl.Int64 for column in COLUMNS if column.name != "name"}
     frame = pl.DataFrame(rows, schema=schema)
     names = dict(trace.meta.devices)
@@ -116,8 +123,11 @@ def devices_table(trace: Trace) -> Table:
     return Table(frame=frame.insert_column(1, named), columns=COLUMNS)
 
 
-def _device_row(device: int, work: pl.DataFrame) -> dict[str, int]:
-    start, end = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
+def _device_row(device: int, work: pl.DataFrame, part: TimeRange) -> dict[str, int]:
+    whole_start, whole_dur = work["start_ns"].to_numpy(), work["dur_ns"].to_numpy()
+    is_there = part.touches(whole_start, whole_dur)
+    start, dur = part.cut(whole_start, whole_dur)
+    end = start + dur
     is_launched, is_kernel, is_comm = (work[name].to_numpy() for name in ("is_launched", "is_kernel", "is_comm"))
     collective, compute = is_kernel & is_comm, is_kernel & ~is_comm
     busy, window = union_ns(start, end), window_ns(start, end)
@@ -130,12 +140,12 @@ def _device_row(device: int, work: pl.DataFrame) -> dict[str, int]:
         "window_ns": window,
         "launched_window_ns": window_ns(start[is_launched], end[is_launched]),
         "idle_ns": window - busy,
-        "sum_ns": int((end - start).sum()),
-        "streams": work["stream"].n_unique(),
-        "events": work.height,
-        "launched_events": int(is_launched.sum()),
-        "kernels": int(is_kernel.sum()),
-        "comm_kernels": int(collective.sum()),
+        "sum_ns": int(dur.sum()),
+        "streams": work.filter(pl.Series(is_there))["stream"].n_unique(),
+        "events": int(is_there.sum()),
+        "launched_events": int((is_there & is_launched).sum()),
+        "kernels": int((is_there & is_kernel).sum()),
+        "comm_kernels": int((is_there & collective).sum()),
         "comm_ns": comm,
         "hidden_comm_ns": hidden,
         "exposed_comm_ns": comm - hidden,

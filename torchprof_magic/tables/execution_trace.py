@@ -65,8 +65,6 @@ TENSOR_COLUMNS = (
     Column(name="first_op", title="First op", unit="count", definition="Number of the first call with it."),
 )
 
-_OUTSIDE = pl.lit("")
-
 
 def has_graph(trace: Trace) -> bool:
     """Return whether this is an execution trace."""

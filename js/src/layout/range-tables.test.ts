@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { sliceLane } from "../../test/slices";
 import { ns } from "../base/units";
 import type { SliceLane } from "../wire/header";
-import { kernelsIn, opsIn, type RangeSource } from "./range-tables";
+import { eachIn, kernelsIn, opsIn, type RangeSource } from "./range-tables";
 import { buildSliceIndex } from "./slice-index";
 
 interface Slice {
@@ -58,7 +58,6 @@ function sourceOf(slices: readonly Slice[]): RangeSource {
     ops: buildSliceIndex({ lane, depth, start_ns: start, dur_ns: dur }, LANES.length),
     view: { lanes: LANES },
     names: textOf(slices.map(({ name }) => name)),
-    kinds: textOf(slices.map(() => "op")),
     phases: textOf(slices.map(({ phase }) => phase ?? "python")),
     start,
     dur,
@@ -80,6 +79,58 @@ function rowsOf(
     return { ...words, ...Object.fromEntries(shown.map((each) => [each, numbers[each]])) };
   });
 }
+
+// Work on two streams.
+const STREAMS: readonly Slice[] = [
+  { lane: 0, start: 0, dur: 100, name: "gemm" },
+  { lane: 0, start: 150, dur: 50, name: "copy" },
+  { lane: 0, start: 200, dur: 40, name: "gemm" },
+  { lane: 1, start: 90, dur: 20, name: "copy" },
+  { lane: 1, start: 300, dur: 60, name: "fill" },
+];
+
+function visits(start: number, end: number, slices = STREAMS) {
+  const { ops } = sourceOf(slices);
+  const found: (readonly number[])[] = [];
+  for (const row of ops.rows) eachIn(ops, row, start, end, (...each) => found.push(each));
+  return found;
+}
+
+describe("eachIn", () => {
+  it("visits the slices of a span with their part of it", () => {
+    // Row of the frame, time in the span.
+    expect(visits(50, 205)).toEqual([
+      [0, 50],
+      [1, 50],
+      [2, 5],
+      [3, 20],
+    ]);
+  });
+
+  it("passes over slices that only touch the span", () => {
+    expect(visits(100, 150).map(([row]) => row)).toEqual([3]);
+    expect(visits(110, 150)).toEqual([]);
+  });
+
+  it("gives a slice that is longer than the span all of it", () => {
+    expect(visits(20, 30)).toEqual([[0, 10]]);
+  });
+
+  it("visits instants inside the span", () => {
+    const instant = [{ lane: 0, start: 5, dur: 0, name: "add" }];
+    expect(visits(0, 10, instant)).toEqual([[0, 0]]);
+    expect(visits(6, 10, instant)).toEqual([]);
+  });
+
+  it("passes over slices that ended inside an overlapping one", () => {
+    const overlapping: readonly Slice[] = [
+      { lane: 0, start: 0, dur: 100, name: "mm" },
+      { lane: 0, start: 10, dur: 20, name: "mm" },
+      { lane: 0, start: 40, dur: 30, name: "mm" },
+    ];
+    expect(visits(50, 60, overlapping).map(([row]) => row)).toEqual([0, 2]);
+  });
+});
 
 describe("opsIn", () => {
   const TIMES = ["calls", "self_cpu_ns", "total_cpu_ns", "self_device_ns"];

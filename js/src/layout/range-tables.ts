@@ -4,15 +4,19 @@ import type { Span } from "../base/scale";
 import type { Ns } from "../base/units";
 import type { Numbers, TextColumn } from "../wire/frame";
 import type { SliceLane } from "../wire/header";
-import { eachIn } from "./range-sums";
-import type { SliceIndex } from "./slice-index";
+import {
+  durationAt,
+  firstEnding,
+  firstStarting,
+  type SliceIndex,
+  type SliceRow,
+} from "./slice-index";
 
 /** What the tables need of a timeline. */
 export interface RangeSource {
   readonly ops: SliceIndex;
   readonly view: { readonly lanes: readonly SliceLane[] };
   readonly names: TextColumn;
-  readonly kinds: TextColumn;
   readonly phases: TextColumn;
   readonly start: Numbers;
   readonly dur: Numbers;
@@ -45,7 +49,7 @@ interface Sums {
 }
 
 /** What the annotations of all steps are called. */
-export const STEP = "ProfilerStep";
+const STEP = "ProfilerStep";
 
 class Table {
   readonly #rows = new Map<number, Sums>();
@@ -102,6 +106,24 @@ function mostOf(phases: ReadonlyMap<number, number>): number {
 
 function addPhase(row: Sums, phase: number, time: number): void {
   row.phases.set(phase, (row.phases.get(phase) ?? 0) + time + 1);
+}
+
+/** Calls `visit` with each slice of a row that overlaps a span, and how much of the span it takes. */
+export function eachIn(
+  index: SliceIndex,
+  row: SliceRow,
+  start: number,
+  end: number,
+  visit: (frameRow: number, ns: number) => void,
+): void {
+  const last = firstStarting(index, row, end);
+  for (let at = firstEnding(index, row, start); at < last; at += 1) {
+    const from = Math.max(start, index.start[at] ?? 0);
+    const to = Math.min(end, (index.start[at] ?? 0) + durationAt(index, at));
+    if (to > from || (to === from && durationAt(index, at) === 0)) {
+      visit(index.row[at] ?? -1, to - from);
+    }
+  }
 }
 
 /** The ops of all threads, with the device work that they launched. */

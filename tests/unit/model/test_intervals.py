@@ -95,6 +95,11 @@ def test_the_union_counts_overlapping_time_once() -> None:
     assert [part.tolist() for part in merge(start, end)] == [[0, 20], [12, 25]]
 
 
+def test_a_moment_is_in_the_interval_that_holds_it_or_in_none() -> None:
+    start, end, time = np.array([10, 30]), np.array([20, 40]), np.array([9, 10, 19, 20, 35, 40])
+    assert intervals.interval_at(start, end, time).tolist() == [-1, 0, 0, -1, 1, -1]
+
+
 def test_coverage_is_cut_at_the_window() -> None:
     start, end = np.array([0, 20]), np.array([10, 30])
     covered = covered_ns(start, end, np.array([5, 12, 25]), np.array([22, 18, 40]))

@@ -47,8 +47,8 @@ def opened(data: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
 
 
 def test_a_page_is_told_which_views_can_be_asked_for(report: Report) -> None:
-    # Neither lines nor modules were recorded.
-    assert json.loads(report._forms.page.header)["ranged"] == ["ops", "flame"]
+    # Neither lines nor modules were recorded, and one thread. Groupings are built when they are first shown.
+    assert json.loads(report._forms.page.header)["ranged"] == ["ops", "flame", "ops_phase", "ops_step"]
     file = build_page(report.trace, TABS, report._analysis, report.verdict, "file", is_standalone=True)
     assert json.loads(file.header)["ranged"] == []
 
@@ -62,6 +62,13 @@ def test_a_view_is_answered_with_its_own_header_and_what_lies_in_the_range(repor
     assert frame["total_cpu_ns"].to_list() == [100_000, 100_000, 40_000]
 
 
+def test_a_grouping_is_answered_for_a_range_before_it_was_shown_for_all_steps(report: Report) -> None:
+    _, buffers = ask(report, GET | {"name": "ops_step"})
+    header, frame = opened(b"".join(buffers))
+    assert (header["shape"], header["empty"]) == ("table", None)
+    assert frame.select("name", "calls", "self_cpu_ns").rows() == [("1", 1, 40_000), ("aten::relu", 1, 40_000)]
+
+
 def test_an_answer_of_several_chunks_is_sent_one_by_one(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     _, whole = ask(report, GET)
     monkeypatch.setattr(widget, "CHUNK_BYTES", 1000)
@@ -73,7 +80,7 @@ def test_an_answer_of_several_chunks_is_sent_one_by_one(report: Report, monkeypa
 
 def test_a_range_in_which_nothing_ran_says_so(report: Report) -> None:
     _, buffers = ask(report, GET | {"start_ns": 9e9, "end_ns": 1e10})
-    assert opened(buffers[0])[0]["empty"] == "Nothing ran in this range."
+    assert opened(buffers[0])[0]["empty"] == "There is nothing to show in this range."
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from support import chrome, kernel, launch, make_trace, span
 
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.findings.overview import overview_facts
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.tables.devices import devices_table
@@ -68,3 +69,31 @@ def test_work_without_a_device_number_is_on_device_0() -> None:
 
 def test_without_a_device_there_is_no_row() -> None:
     assert device_work(span("aten::mul", 0, 1)) == []
+
+
+def test_a_part_has_the_work_in_it_and_the_idle_time_between_the_first_and_last_work_of_all() -> None:
+    trace = make_trace(
+        span("aten::mm", 0, 5),
+        kernel("a", 10, 30, correlation=1),
+        launch(50, 1, correlation=2),
+        kernel("b", 60, 20, correlation=2, stream=8),
+        kernel("c", 90, 10, correlation=3),
+    )
+    columns = ("busy_ns", "window_ns", "idle_ns", "launched_busy_ns", "launched_window_ns", "events", "streams")
+    # Work from 10 to 100. Until 30, 20 us of it, all busy; until 70, idle from 40 to 60; then until 80 and from 90.
+    parts = TimeRange(0, 30_000), TimeRange(30_000, 70_000), TimeRange(70_000, 200_000)
+    assert [devices_table(trace, part).frame.select(columns).row(0) for part in parts] == [
+        (20_000, 20_000, 0, 0, 0, 1, 1),
+        (20_000, 40_000, 20_000, 10_000, 10_000, 2, 2),
+        (20_000, 30_000, 10_000, 10_000, 10_000, 2, 2),
+    ]
+    # A device is idle in a part in which nothing of it runs.
+    assert devices_table(trace, TimeRange(40_000, 60_000)).frame.select(columns).row(0) == (
+        0,
+        20_000,
+        20_000,
+        0,
+        0,
+        0,
+        0,
+    )

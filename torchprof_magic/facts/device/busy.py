@@ -36,6 +36,15 @@ def together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArray
     return int(covered_ns(start[other], end[other], window_start, window_end).sum())
 
 
+def any_busy_ns(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> IntArray:
+    """Return for each interval for how many of its ns some device worked."""
+    work = [(from_ns, to_ns) for _, from_ns, to_ns in device_intervals(trace)]
+    if not work:
+        return np.zeros(len(start_ns), np.int64)
+    from_ns, to_ns = (np.concatenate(side) for side in zip(*work, strict=True))
+    return covered_ns(from_ns, to_ns, start_ns, end_ns)
+
+
 @once_per_trace
 def device_intervals(trace: Trace) -> list[tuple[int, IntArray, IntArray]]:
     """Return for each device its number and the start and end of everything that ran on it, in ns."""

@@ -78,22 +78,10 @@ def gaps_of(trace: Trace) -> list[Gaps]:
     work = work.select("row", "start_ns", "dur_ns", pl.col("device").fill_null(0))
     found = []
     for (device,), rows in work.sort("start_ns", "row").group_by("device", maintain_order=True):
-        found.append(_gaps(trace, int(device), rows, windows.start_ns, windows.end_ns))
+        start = rows["start_ns"].to_numpy()
+        start_ns, end_ns = windows.without(*merge(start, start + rows["dur_ns"].to_numpy()))
+        found.append(Gaps(int(device), start_ns, end_ns, _next_work(trace, rows, end_ns)))
     return sorted(found, key=lambda gaps: gaps.device)
-
-
-def _gaps(trace: Trace, device: int, work: pl.DataFrame, window_start: IntArray, window_end: IntArray) -> Gaps:
-    start = work["start_ns"].to_numpy()
-    busy_start, busy_end = merge(start, start + work["dur_ns"].to_numpy())
-    starts, ends = [], []
-    for from_ns, to_ns in zip(window_start.tolist(), window_end.tolist(), strict=True):
-        inside = (busy_end > from_ns) & (busy_start < to_ns)
-        starts.append(np.concatenate(([from_ns], np.clip(busy_end[inside], from_ns, to_ns))))
-        ends.append(np.concatenate((np.clip(busy_start[inside], from_ns, to_ns), [to_ns])))
-    start_ns, end_ns = np.concatenate(starts), np.concatenate(ends)
-    is_gap = end_ns > start_ns
-    start_ns, end_ns = start_ns[is_gap], end_ns[is_gap]
-    return Gaps(device, start_ns, end_ns, _next_work(trace, work, end_ns))
 
 
 def _next_work(trace: Trace, work: pl.DataFrame, end_ns: IntArray) -> IntArray:

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.model.intervals import BoolArray, IntArray, interval_at
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 _PROGRAM = ("cpu_op", "user_annotation", "runtime")
@@ -28,6 +29,26 @@ class Windows(NamedTuple):
     def whole_ns(self) -> int:
         """The time in all windows together."""
         return int((self.end_ns - self.start_ns).sum())
+
+    def holds(self, time_ns: IntArray) -> BoolArray:
+        """Return which moments are in a window."""
+        return interval_at(self.start_ns, self.end_ns, time_ns) >= 0
+
+    def without(self, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the starts and ends of what no interval covers of the windows; intervals are sorted and disjoint."""
+        starts, ends = [start_ns[:0]], [end_ns[:0]]
+        for first, last in zip(self.start_ns.tolist(), self.end_ns.tolist(), strict=True):  # a window for each cycle
+            inside = (end_ns > first) & (start_ns < last)
+            starts.append(np.concatenate(([first], np.clip(end_ns[inside], first, last))))
+            ends.append(np.concatenate((np.clip(start_ns[inside], first, last), [last])))
+        whole_start, whole_end = np.concatenate(starts), np.concatenate(ends)
+        is_left = whole_end > whole_start
+        return whole_start[is_left], whole_end[is_left]
+
+    def in_part(self, part: TimeRange) -> Windows:
+        """Return the windows as far as they lie in a part of the time; of others 0 ns at an edge."""
+        start_ns, dur_ns = part.cut(self.start_ns, self.end_ns - self.start_ns)
+        return Windows(start_ns, start_ns + dur_ns, self.has_steps)
 
 
 @once_per_trace

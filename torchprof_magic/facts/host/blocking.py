@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest
 from torchprof_magic.facts.shared import ask_event_names, is_named, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, depth_of, levels
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
 from torchprof_magic.model.vendors import (
     COPY_CALL,
@@ -85,19 +85,11 @@ def blocking_calls(trace: Trace) -> pl.DataFrame:
             "rule": pl.Series([*RULES], dtype=RULE).gather(found[chosen]),
             "start_ns": start,
             "dur_ns": end - start,
-            "device_busy_ns": _busy_ns(trace, start, end),
+            "device_busy_ns": any_busy_ns(trace, start, end),
         },
         schema=SCHEMA,
     )
     return frame.sort("start_ns", "row")
-
-
-def _busy_ns(trace: Trace, start: IntArray, end: IntArray) -> IntArray:
-    work = [(from_ns, to_ns) for _, from_ns, to_ns in device_intervals(trace)]
-    if not work:
-        return np.zeros(len(start), np.int64)
-    from_ns, to_ns = (np.concatenate(side) for side in zip(*work, strict=True))
-    return covered_ns(from_ns, to_ns, start, end)
 
 
 def _blocking(trace: Trace, nest: HostNest) -> IntArray:

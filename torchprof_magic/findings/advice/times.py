@@ -15,7 +15,7 @@ from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Spans
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
 from torchprof_magic.findings.verdict.decision import MOSTLY_WORK
-from torchprof_magic.model.intervals import IntArray, merge
+from torchprof_magic.model.intervals import IntArray, interval_at, merge
 from torchprof_magic.model.trace import HOST_CATEGORIES
 from torchprof_magic.tables.steps import steps_table
 
@@ -166,8 +166,7 @@ def rows_named(trace: Trace, pattern: str, *categories: str) -> IntArray:
     fits = is_named(trace, pattern)
     rows = np.flatnonzero(fits & events["category"].is_in(categories or ("cpu_op",)).to_numpy())
     start = events["start_ns"].to_numpy()[rows]
-    at = np.searchsorted(chosen.start_ns, start, side="right") - 1
-    return rows[(at >= 0) & (start < np.append(chosen.end_ns, 0)[at])]
+    return rows[interval_at(chosen.start_ns, chosen.end_ns, start) >= 0]
 
 
 def is_device_the_limit(trace: Trace) -> bool:
@@ -206,10 +205,9 @@ def runs_of_lines(trace: Trace, file: str) -> dict[int, Spans]:
     sites = trace.sites.with_row_index("site").filter((pl.col("kind") == "line") & (pl.col("file") == file))
     runs = trace.scopes.join(sites.select(pl.col("site").cast(pl.Int32), "line"), on="site", how="inner")
     chosen = chosen_steps(trace)
-    at = np.searchsorted(chosen.start_ns, runs["start_ns"].to_numpy(), side="right") - 1
-    inside = (at >= 0) & (runs["start_ns"].to_numpy() < np.append(chosen.end_ns, 0)[at])
+    inside = interval_at(chosen.start_ns, chosen.end_ns, runs["start_ns"].to_numpy()) >= 0
     found = {}
-    for (line,), part in runs.filter(pl.Series(inside, dtype=pl.Boolean)).group_by("line"):
+    for (line,), part in runs.filter(pl.Series(inside)).group_by("line"):
         start = part["start_ns"].to_numpy()
         found[int(line)] = Spans(start, start + part["dur_ns"].to_numpy())
     return found
@@ -234,6 +232,5 @@ def device_work_of(trace: Trace, rows: IntArray) -> IntArray:
     for lane in np.unique(lanes[rows]):
         here = lanes[rows] == lane
         from_ns, to_ns = merge(spans.start_ns[here], spans.end_ns[here])
-        at = np.searchsorted(from_ns, start, side="right") - 1
-        is_mine |= (lanes[source] == lane) & (at >= 0) & (start < np.append(to_ns, 0)[at])
+        is_mine |= (lanes[source] == lane) & (interval_at(from_ns, to_ns, start) >= 0)
     return target[is_mine]

@@ -15,7 +15,7 @@ from torchprof_magic.facts.source.attribution import Runs, sites_of_events
 from torchprof_magic.facts.source.forward_of import backward_nodes
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.findings.compare.setting_changes import DETAILS, input_shapes
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, nest, own_time
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at, nest, own_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.tables.source.lines import line_runs
 from torchprof_magic.tables.source.modules import module_runs
@@ -55,8 +55,7 @@ class _Steps(NamedTuple):
         """Return the step in which each moment lies, or -1."""
         if len(self.start_ns) == 0:
             return np.zeros(len(time_ns), np.int64)
-        found = np.searchsorted(self.start_ns, time_ns, side="right") - 1
-        return np.where((found >= 0) & (time_ns < self.end_ns[found]), found, NO_PARENT)
+        return interval_at(self.start_ns, self.end_ns, time_ns)
 
 
 @once_per_trace

@@ -222,7 +222,7 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     start, end = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
     on_device = collectives.filter(~pl.col("on_host"))
     busy = merge(on_device["start_ns"].to_numpy(), (on_device["start_ns"] + on_device["dur_ns"]).to_numpy())
-    free = _complement(*busy, windows)
+    free = windows.without(*busy)
     ns = covered_ns(*free, start, end) if len(start) else np.empty(0, np.int64)
     sums = pl.DataFrame({"name": work["name"], "ns": ns}).group_by("name").agg(pl.col("ns").sum())
     names = sums["name"].cast(pl.String)
@@ -237,21 +237,6 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
         },
         schema=DOINGS_SCHEMA,
     )
-
-
-def _complement(start: IntArray, end: IntArray, windows: Windows) -> tuple[IntArray, IntArray]:
-    """Return the parts of the windows that no interval covers; intervals are sorted and disjoint."""
-    parts = []
-    for first, last in zip(windows.start_ns.tolist(), windows.end_ns.tolist(), strict=True):  # a window for each cycle
-        inside = (end > first) & (start < last)
-        edges_start = np.concatenate(([first], np.clip(end[inside], first, last)))
-        edges_end = np.concatenate((np.clip(start[inside], first, last), [last]))
-        parts.append((edges_start, edges_end))
-    if not parts:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    whole_start, whole_end = (np.concatenate(each) for each in zip(*parts, strict=True))
-    kept = whole_end > whole_start
-    return whole_start[kept], whole_end[kept]
 
 
 def _idle_doings(trace: Trace) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.model.intervals import innermost_at
+from torchprof_magic.model.intervals import innermost_at, interval_at
 from torchprof_magic.model.trace import (
     ARROWS_SCHEMA,
     DEVICE_CATEGORIES,
@@ -145,12 +145,8 @@ def with_steps(events: pl.DataFrame, steps: pl.DataFrame, launches: pl.DataFrame
 
 def _step_at(time_ns: np.ndarray, steps: pl.DataFrame) -> np.ndarray:
     """Return the number of the step that holds each time, or -1."""
-    if steps.height == 0:
-        return np.full(len(time_ns), -1, np.int64)
-    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    index = np.searchsorted(starts, time_ns, side="right") - 1
-    is_inside = (index >= 0) & (time_ns < ends[np.maximum(index, 0)])
-    return np.where(is_inside, steps["number"].to_numpy()[np.maximum(index, 0)], -1)
+    at = interval_at(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), time_ns)
+    return np.where(at >= 0, np.append(steps["number"].to_numpy(), -1)[at], -1)
 
 
 def attribute_memory(memory: pl.DataFrame, events: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:

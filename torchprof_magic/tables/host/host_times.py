@@ -9,13 +9,14 @@ import polars as pl
 
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.host_nest import NESTED, host_nest
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.model.intervals import covered_ns, self_time
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN, DType
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.host.host_nest import HostNest
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.trace import Trace
 
@@ -50,14 +51,15 @@ SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for 
 _ALL_STEPS = "ProfilerStep#*"
 
 
-@once_per_trace
-def host_table(trace: Trace) -> Table:
+@once_for_the_whole
+def host_table(trace: Trace, part: TimeRange) -> Table:
     """Return one row per name and category of host event with the time in it alone, the longest first.
 
     Unlike in ``ops``, events of all categories are nested in one another, and only time within the recorded steps
-    counts. Threads on which nothing but Python ran are left out: they are parked most of the time.
+    counts. Threads on which nothing but Python ran are left out: they are parked most of the time. Times are cut at the
+    edges of the part; an event counts if any of it lies inside.
     """
-    nest, windows = host_nest(trace), windows_of(trace)
+    nest, windows = host_nest(trace), windows_of(trace).in_part(part)
     inside_ns = covered_ns(windows.start_ns, windows.end_ns, nest.start_ns, nest.end_ns)
     self_ns = self_time(nest.parent, inside_ns)
     chosen = np.flatnonzero((inside_ns > 0) & _runs_more_than_python(trace, nest))

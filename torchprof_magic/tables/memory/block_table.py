@@ -17,10 +17,12 @@ from torchprof_magic.facts.source.attribution import Finder, watched_runs
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events, places_of
 from torchprof_magic.facts.source.shown_files import files_as_shown
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import MEMORY_CATEGORIES, MEMORY_CATEGORY
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
@@ -132,9 +134,20 @@ COLUMNS = (
 )
 
 
+def allocations_table(trace: Trace, part: TimeRange = WHOLE) -> Table:
+    """Return one row per block of memory in the order of allocation; those from before the recording come first.
+
+    A block belongs to the part in which it was allocated; those from before the recording belong to none.
+    """
+    table = _all_blocks(trace)
+    if part == WHOLE:
+        return table
+    is_inside = pl.col("allocated_at_ns").is_between(part.start_ns, part.end_ns, closed="left")
+    return replace(table, frame=table.frame.filter(is_inside))
+
+
 @once_per_trace
-def allocations_table(trace: Trace) -> Table:
-    """Return one row per block of memory in the order of allocation; those from before the recording come first."""
+def _all_blocks(trace: Trace) -> Table:
     if is_snapshot(trace):  # which knows blocks from before its history, and stacks
         found = every_block(trace).with_columns(pl.lit(0, pl.Int32).alias("cycle"))
         frame = pl.concat([_frame_of_blocks(trace).clear(), found], how="diagonal_relaxed")
@@ -142,9 +155,9 @@ def allocations_table(trace: Trace) -> Table:
     return Table(frame=_frame_of_blocks(trace), columns=COLUMNS, sort_by="size_bytes")
 
 
-def allocations_view(trace: Trace) -> Table:
+def allocations_view(trace: Trace, part: TimeRange = WHOLE) -> Table:
     """Return the table with what made a block first, what few blocks have hidden, and files as people know them."""
-    table = allocations_table(trace)
+    table = allocations_table(trace, part)
     frame = table.frame.with_columns(files_as_shown(trace, table.frame["file"]))
     minor = ("device", "address", "name", "file", "phase", "cycle", "shape", "dtype", "freed_at_ns")
     columns = sorted(

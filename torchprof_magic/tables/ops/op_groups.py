@@ -17,7 +17,7 @@ from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.shapes import Column, Outline, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.tables.ops.groups import KEYS
-from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, is_recursive, ops_by, ops_table
+from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, device_ns_of_no_op, is_recursive, ops_by, ops_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,9 +84,9 @@ def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:
     return [pl.when(pl.col("kind") != NO_OP).then(pl.col(name)).alias(name) for name in names]
 
 
-def ops_grouped(trace: Trace, key: str) -> Table:
+def ops_grouped(trace: Trace, key: str, part: TimeRange = WHOLE) -> Table:
     """Return the ops by one of ``KEYS``: a row for each of its values, and below it the ops."""
-    table = ops_by(trace, key)
+    table = ops_by(trace, key, part=part)
     values = table.frame[key].cast(pl.String)
     label = values.fill_null(NOT_KNOWN[key])
     if key in ("shapes", "dtypes"):
@@ -102,7 +102,7 @@ def ops_grouped(trace: Trace, key: str) -> Table:
         _holder_id(pl.col("group")).alias("above"),
         _held_id(pl.concat_str("group", "kind", "name", separator="\n")),
     )
-    rows = pl.concat([groups, ops, _rest(trace, ops)], how="diagonal_relaxed")
+    rows = pl.concat([groups, ops, _rest(trace, ops, part)], how="diagonal_relaxed")
     sort_by = table.sort_by or "self_cpu_ns"
     order = pl.col(sort_by).filter(pl.col("above") == "").sum().over("group")
     rows = rows.with_columns(order.alias("order"), (pl.col("above") != "").alias("is_op"))
@@ -136,10 +136,9 @@ def _held_id(text: pl.Expr) -> pl.Expr:
     return (pl.lit("-") + text).alias("id")
 
 
-def _rest(trace: Trace, ops: pl.DataFrame) -> pl.DataFrame:
+def _rest(trace: Trace, ops: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
     """Return a row for the device work that no op launched, so that the groups add up to all of it."""
-    whole = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["dur_ns"].sum()
-    rest_ns = int(whole) - int(ops["self_device_ns"].sum()) if "self_device_ns" in ops.columns else 0
+    rest_ns = device_ns_of_no_op(trace, ops, part) if trace.has_device else 0
     row = {"name": UNDER_NO_OP, "group": UNDER_NO_OP, "above": "", "kind": NO_OP}
     frame = pl.DataFrame([row | {"phase": "python", "self_device_ns": rest_ns}] if rest_ns > 0 else [])
     return frame.with_columns(pl.col("phase").cast(PHASE), _held_id(pl.col("name"))) if frame.height else frame

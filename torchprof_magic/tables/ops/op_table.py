@@ -201,11 +201,16 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WHOLE) ->
     return Table(frame=frame, columns=columns, sort_by=sort_by)
 
 
-def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
-    """Return the ops with a row for the device work that belongs to none of them, so that the column adds up."""
+def device_ns_of_no_op(trace: Trace, ops: pl.DataFrame, part: TimeRange) -> int:
+    """Return the time of the device work that belongs to none of the ops."""
     work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     _, dur_ns = part.cut(work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
-    rest_ns = int(dur_ns.sum()) - int(frame["self_device_ns"].sum())
+    return int(dur_ns.sum()) - int(ops["self_device_ns"].sum())
+
+
+def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
+    """Return the ops with a row for the device work that belongs to none of them, so that the column adds up."""
+    rest_ns = device_ns_of_no_op(trace, frame, part)
     if rest_ns <= 0:
         return frame
     row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
@@ -248,7 +253,7 @@ def _summed(trace: Trace, by: tuple[str, ...], stack_n: int, part: TimeRange) ->
     )
     frame = frame.filter(~pl.col("name").str.contains(STEP_PATTERN))
     if part != WHOLE:
-        frame = frame.filter((pl.col("calls") > 0) | (pl.col("self_device_ns") > 0))
+        frame = frame.filter(pl.any_horizontal(pl.col("calls", "self_device_ns", "total_device_ns") > 0))
     own = pl.col("self_cpu_ns")
     return frame.with_columns((own / own.sum().clip(lower_bound=1)).alias("self_cpu_ratio"))
 

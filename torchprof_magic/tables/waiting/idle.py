@@ -22,13 +22,14 @@ from torchprof_magic.facts.host.host_states import (
     STATES,
     called_ops,
 )
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import Places, places_of
-from torchprof_magic.model.intervals import NO_PARENT, IntArray
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import MAX_SUM, DType
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 
@@ -84,15 +85,21 @@ _TYPES: dict[str, DType] = {
 SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
 
 
-@once_per_trace
-def idle_table(trace: Trace) -> Table:
-    """Return the idle time of every device in order of time, one row per gap, cause, name and line in it."""
+@once_for_the_whole
+def idle_table(trace: Trace, part: TimeRange) -> Table:
+    """Return the idle time of every device in order of time, one row per gap, cause, name and line in it.
+
+    Times are cut at the edges of the part. Causes are those of the whole gap.
+    """
     pieces = idle_pieces(trace)
-    if len(pieces.gap) == 0:
+    start_ns, idle_ns = part.cut(pieces.start_ns, pieces.end_ns - pieces.start_ns)
+    inside = np.flatnonzero(idle_ns)
+    if len(inside) == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS)
     labels = _idle_labels(trace)
-    first, idle_ns = _summed(labels.same, pieces.end_ns - pieces.start_ns)
-    return Table(frame=_idle_frame(trace, labels, first, idle_ns), columns=COLUMNS)
+    first, sums = _summed(tuple(column[inside] for column in labels.same), idle_ns[inside])
+    row = inside[first]
+    return Table(frame=_idle_frame(trace, labels, row, start_ns[row], sums), columns=COLUMNS)
 
 
 def idle_runs(trace: Trace) -> pl.DataFrame:
@@ -109,7 +116,8 @@ def idle_runs(trace: Trace) -> pl.DataFrame:
     for column in (pieces.gap, cause_numbers(trace), *labels.names):
         changes[1:] |= column[1:] != column[:-1]
     first = np.flatnonzero(changes)
-    return _idle_frame(trace, labels, first, np.add.reduceat(pieces.end_ns - pieces.start_ns, first))
+    idle_ns = np.add.reduceat(pieces.end_ns - pieces.start_ns, first)
+    return _idle_frame(trace, labels, first, pieces.start_ns[first], idle_ns)
 
 
 class _IdleLabels(NamedTuple):
@@ -141,7 +149,9 @@ def _idle_labels(trace: Trace) -> _IdleLabels:
     return _IdleLabels(row, places, step, codes, names, same)
 
 
-def _idle_frame(trace: Trace, labels: _IdleLabels, first: IntArray, idle_ns: IntArray) -> pl.DataFrame:
+def _idle_frame(
+    trace: Trace, labels: _IdleLabels, first: IntArray, start_ns: IntArray, idle_ns: IntArray
+) -> pl.DataFrame:
     """Return the rows that begin with the pieces ``first``."""
     pieces, places = idle_pieces(trace), labels.places
     at = pl.Series(labels.row[first])
@@ -156,7 +166,7 @@ def _idle_frame(trace: Trace, labels: _IdleLabels, first: IntArray, idle_ns: Int
             "name": trace.events["name"].gather(at.set(at < 0, None)),
             "file": file_of,
             "line": line_of,
-            "start_ns": pieces.start_ns[first],
+            "start_ns": start_ns,
             "idle_ns": idle_ns,
         }
     )
@@ -185,7 +195,5 @@ def _labels(labels: list[str], numbers: IntArray) -> pl.Series:
 def _step_at(trace: Trace, time_ns: IntArray) -> pl.Series:
     """Return the step that holds each moment, null outside of steps."""
     steps = trace.steps.sort("start_ns")
-    at = np.searchsorted(steps["start_ns"].to_numpy(), time_ns, side="right") - 1
-    is_inside = (at >= 0) & (time_ns < np.append(steps["end_ns"].to_numpy(), 0)[at])
-    number = pl.Series(np.append(steps["number"].to_numpy(), 0)[at], dtype=pl.Int32)
-    return number.set(pl.Series(~is_inside), None)
+    at = pl.Series(interval_at(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), time_ns))
+    return steps["number"].gather(at.set(at < 0, None)).cast(pl.Int32)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_for_the_whole
 from torchprof_magic.facts.source.places import places_of
-from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.units import counted, format_count
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import DType, Trace
 
 # torch wraps each fetch in a range with the class of the iterator.
@@ -63,14 +64,17 @@ _TYPES: dict[str, DType] = {
 SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.Int64) for column in COLUMNS}
 
 
-@once_per_trace
-def loaders_table(trace: Trace) -> Table:
+@once_for_the_whole
+def loaders_table(trace: Trace, part: TimeRange) -> Table:
     """Return one row per kind of DataLoader, thread and line, the longest total first.
 
-    Only fetches that begin within the recorded steps count.
+    Only fetches that begin within the recorded steps count. Times are cut at the edges of the part; a fetch counts if
+    any of it lies inside, as one that was not ready if it is one in the whole recording.
     """
     row = fetch_rows(trace)
-    start, dur = (trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns"))
+    row = row[part.touches(*_times(trace, row))]
+    _, whole_ns = _times(trace, row)
+    start, dur = part.cut(*_times(trace, row))
     lane = trace.events["lane"].gather(row)
     name = trace.events["name"].gather(row).cast(pl.String)
     fetches = pl.DataFrame(
@@ -79,10 +83,11 @@ def loaders_table(trace: Trace) -> Table:
             "has_workers": name.str.contains(_HAS_WORKERS),
             "thread": (trace.lanes["pid"] + "/" + trace.lanes["tid"]).gather(lane),
             "dur_ns": dur,
-            "device_idle_ns": _device_idle(trace, start, start + dur),
+            "is_long": whole_ns > READY_NS,
+            "device_idle_ns": dur - any_busy_ns(trace, start, start + dur),
         }
     ).hstack(list(places_of(trace, row).columns()))
-    is_late = pl.col("has_workers") & (pl.col("dur_ns") > READY_NS)
+    is_late = pl.col("has_workers") & pl.col("is_long")
     rows = fetches.group_by("name", "has_workers", "thread", "file", "line").agg(
         pl.len().alias("count"),
         pl.col("dur_ns").sum().alias("total_ns"),
@@ -93,7 +98,7 @@ def loaders_table(trace: Trace) -> Table:
     )
     described = rows.with_columns(
         pl.when("has_workers").then(pl.lit("workers")).otherwise(pl.lit("caller")).alias("loaded_by"),
-        (pl.col("total_ns") / max(windows_of(trace).whole_ns, 1)).alias("share_ratio"),
+        (pl.col("total_ns") / max(windows_of(trace).in_part(part).whole_ns, 1)).alias("share_ratio"),
         pl.when("has_workers").then("late").alias("late"),
     )
     frame = described.select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
@@ -101,29 +106,22 @@ def loaders_table(trace: Trace) -> Table:
     return Table(frame=ordered, columns=COLUMNS, sort_by="total_ns")
 
 
+def _times(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the starts and durations of some events."""
+    return trace.events["start_ns"].to_numpy()[rows], trace.events["dur_ns"].to_numpy()[rows]
+
+
 def fetch_rows(trace: Trace) -> IntArray:
     """Return the rows of the fetches that begin within the recorded steps."""
     matches = is_named(trace, _FETCH)
     row = np.flatnonzero(matches)
-    start, windows = trace.events["start_ns"].to_numpy()[row], windows_of(trace)
-    at = np.searchsorted(windows.start_ns, start, side="right") - 1
-    inside = (at >= 0) & (start < np.append(windows.end_ns, np.iinfo(np.int64).min)[at])
-    return row[inside]
+    return row[windows_of(trace).holds(trace.events["start_ns"].to_numpy()[row])]
 
 
 def has_workers(trace: Trace, rows: IntArray) -> BoolArray:
     """Return for which fetches worker processes load the batches."""
     matches = is_named(trace, _HAS_WORKERS)
     return matches[rows]
-
-
-def _device_idle(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return for each fetch for how long no device worked."""
-    work = device_intervals(trace)
-    if not work:
-        return end_ns - start_ns
-    from_ns, to_ns = (np.concatenate([part[side] for part in work]) for side in (1, 2))
-    return end_ns - start_ns - covered_ns(from_ns, to_ns, start_ns, end_ns)
 
 
 def starved_words(trace: Trace) -> str:

@@ -9,11 +9,13 @@ import polars as pl
 
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.facts.shared import launch_sources, once_for_the_whole, once_per_trace
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, Series, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import DType, Trace
 
@@ -205,24 +207,24 @@ def _in_windows(trace: Trace, depth: Depths) -> _Level:
     return _Level(most, at_ns, area / windows.whole_ns)
 
 
-def _kernels(trace: Trace) -> pl.DataFrame:
-    """Return the kernels that began in the recorded steps with their launch calls, -1 for none, and delays."""
-    windows = windows_of(trace)
+def _kernels(trace: Trace, part: TimeRange = WHOLE) -> pl.DataFrame:
+    """Return the kernels that began in the recorded steps and a part, with launch calls, -1 for none, and delays."""
     events = trace.events.select("name", "category", "start_ns", "dur_ns").with_row_index("row")
     kernels = events.filter(pl.col("category") == "kernel")
     start = kernels["start_ns"].to_numpy()
-    at = np.searchsorted(windows.start_ns, start, side="right") - 1
-    inside = (at >= 0) & (start < np.append(windows.end_ns, 0)[at])
-    kernels = kernels.filter(pl.Series(inside))
+    kernels = kernels.filter(pl.Series(windows_of(trace).holds(start) & part.holds(start)))
     call = launch_sources(trace).astype(np.int64)[kernels["row"].to_numpy()]
     called_ns = np.append(events["start_ns"].to_numpy(), 0)[call]
     return kernels.with_columns(pl.Series("call", call), pl.Series("delay", kernels["start_ns"].to_numpy() - called_ns))
 
 
-@once_per_trace
-def launches_table(trace: Trace) -> Table:
-    """Return one row per kernel name with its launch delay, the largest sum of delays first."""
-    kernels = _kernels(trace)
+@once_for_the_whole
+def launches_table(trace: Trace, part: TimeRange) -> Table:
+    """Return one row per kernel name with its launch delay, the largest sum of delays first.
+
+    A kernel belongs to the part in which it begins, with all of its delay.
+    """
+    kernels = _kernels(trace, part)
     delay = pl.col("delay").filter(pl.col("call") >= 0)
     frame = kernels.group_by(pl.col("name").cast(pl.String)).agg(
         pl.len().alias("count"),

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.blocking import RULE, RULES, blocking_calls
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events, places_of
-from torchprof_magic.model.intervals import IntArray, covered_ns
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN, DType
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
 COLUMNS = (
@@ -75,13 +76,14 @@ _TYPES: dict[str, DType] = {
 SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
 
 
-@once_per_trace
-def waits_table(trace: Trace) -> Table:
+@once_for_the_whole
+def waits_table(trace: Trace, part: TimeRange) -> Table:
     """Return the blocking calls within the recorded steps, grouped by what caused them, the longest total first.
 
-    The profiler's own waits are left out.
+    The profiler's own waits are left out. Times are cut at the edges of the part; a call counts if any of it lies
+    inside.
     """
-    calls = _clipped(trace).filter(pl.col("rule") != "profiler")
+    calls = _calls_in(trace, part)
     if calls.height == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS, sort_by="total_ns")
     described = calls.hstack(_causes(trace, calls["row"].to_numpy()))
@@ -96,9 +98,21 @@ def waits_table(trace: Trace) -> Table:
     return Table(frame=frame, columns=COLUMNS, sort_by="total_ns")
 
 
-def _clipped(trace: Trace) -> pl.DataFrame:
-    """Return the blocking calls, cut off at the ends of the windows."""
-    calls, windows = blocking_calls(trace), windows_of(trace)
+def _calls_in(trace: Trace, part: TimeRange) -> pl.DataFrame:
+    """Return the calls of the program that wait in a part, with the time in it, and how long a device worked then."""
+    calls = _in_windows(trace)
+    start, dur = part.cut(calls["start_ns"].to_numpy(), calls["dur_ns"].to_numpy())
+    busy = any_busy_ns(trace, start, start + dur)
+    calls = calls.with_columns(
+        pl.Series("start_ns", start), pl.Series("dur_ns", dur), pl.Series("device_busy_ns", busy)
+    )
+    return calls.filter(pl.col("dur_ns") > 0)
+
+
+@once_per_trace
+def _in_windows(trace: Trace) -> pl.DataFrame:
+    """Return the blocking calls of the program, cut off at the ends of the windows."""
+    calls, windows = blocking_calls(trace).filter(pl.col("rule") != "profiler"), windows_of(trace)
     start = calls["start_ns"].to_numpy()
     end = start + calls["dur_ns"].to_numpy()
     at = np.searchsorted(windows.start_ns, end, side="left") - 1
@@ -106,18 +120,8 @@ def _clipped(trace: Trace) -> pl.DataFrame:
     low = np.append(windows.start_ns, 0)[at]
     high = np.append(windows.end_ns, 0)[at]
     start, end = np.maximum(start, low), np.minimum(end, high)
-    calls = calls.with_columns(
-        pl.Series("start_ns", start), pl.Series("dur_ns", end - start), _busy(trace, start, np.maximum(start, end))
-    )
+    calls = calls.with_columns(pl.Series("start_ns", start), pl.Series("dur_ns", end - start))
     return calls.filter(pl.Series(is_known & (end > start)))
-
-
-def _busy(trace: Trace, start: IntArray, end: IntArray) -> pl.Series:
-    work = device_intervals(trace)
-    if not work:
-        return pl.Series("device_busy_ns", np.zeros(len(start), np.int64))
-    from_ns, to_ns = (np.concatenate([part[side] for part in work]) for side in (1, 2))
-    return pl.Series("device_busy_ns", covered_ns(from_ns, to_ns, start, end))
 
 
 def _causes(trace: Trace, rows: IntArray) -> list[pl.Series]:

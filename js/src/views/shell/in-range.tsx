@@ -3,11 +3,9 @@
 import type { ComponentChild } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { LateView } from "../../state/python-sync";
-import type { Frame } from "../../wire/frame";
-import type { FramedHeader, ViewHeader } from "../../wire/header";
+import type { ViewHeader } from "../../wire/header";
 import type { Part } from "../../wire/pull";
 import type { ReportContext } from "../common/context";
-import { Sentence } from "../common/parts";
 import { IN_TIME } from "../flame/flame";
 import { canCountRange } from "../table/range-table";
 import { Waiting } from "./with-frame";
@@ -21,13 +19,13 @@ export function followsRange(report: ReportContext, view: ViewHeader): boolean {
 
 interface InRangeProps {
   readonly report: ReportContext;
-  readonly view: FramedHeader;
-  readonly frame: Frame;
+  readonly whole: LateView;
   readonly children: (shown: LateView) => ComponentChild;
 }
 
 /** Shows the view in the chosen range, if the kernel can compute that; until it is there, what was shown before. */
-export function InRange({ report, view, frame, children }: InRangeProps) {
+export function InRange({ report, whole, children }: InRangeProps) {
+  const { view } = whole;
   const latest = report.source.ranged(view);
   const range = followsRange(report, view) ? null : report.store.range.value;
   const part = useMemo<Part | null>(
@@ -35,7 +33,6 @@ export function InRange({ report, view, frame, children }: InRangeProps) {
     [range?.start, range?.end],
   );
   useEffect(() => latest?.want(part), [latest, part]);
-  const whole = useMemo(() => ({ view, frame }), [view, frame]);
   const before = useRef<LateView>(null);
   const isWhole = latest === null || part === null;
   const found = isWhole ? whole : latest.answerTo(part);
@@ -47,7 +44,9 @@ export function InRange({ report, view, frame, children }: InRangeProps) {
   }
   const shown = found ?? before.current ?? whole;
   if (latest === null) return <>{children(shown)}</>;
-  if (shown.view.empty !== null) return <Sentence>{shown.view.empty}</Sentence>;
+  if (shown.view.empty !== null) {
+    return <Waiting report={report} view={view} message={shown.view.empty} />;
+  }
   return (
     <div class="tp-in-range" aria-busy={found === null}>
       {children(shown)}

@@ -1,6 +1,7 @@
 /** Chooses the component that shows a view, by its shape. */
 
 import { assertNever } from "../../base/assert";
+import type { LateView } from "../../state/python-sync";
 import type { Frame } from "../../wire/frame";
 import type { FramedHeader, ViewHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
@@ -30,20 +31,24 @@ export function View({ report, view }: ViewProps) {
     case "waiting":
       return (
         <WithLate report={report} view={view}>
-          {(late) => framedView(late.view, { report, frame: late.frame })}
+          {(late) => inRange(report, late)}
         </WithLate>
       );
     default:
       return (
         <WithFrame report={report} view={view}>
-          {(frame) => (
-            <InRange report={report} view={view} frame={frame}>
-              {(shown) => framedView(shown.view, { report, frame: shown.frame })}
-            </InRange>
-          )}
+          {(frame) => inRange(report, { view, frame })}
         </WithFrame>
       );
   }
+}
+
+function inRange(report: ReportContext, whole: LateView) {
+  return (
+    <InRange report={report} whole={whole}>
+      {(shown) => framedView(shown.view, { report, frame: shown.frame })}
+    </InRange>
+  );
 }
 
 interface Rest {

@@ -382,8 +382,10 @@ describe("a view that the kernel computes for a range", () => {
     await answer(failed, {});
     expect(boxes(failed)).toContain("2 boxes");
     const empty = await inRange({ ranged: ["flame"] });
-    await answer(empty, { empty: "Nothing ran in this range." });
-    expect(find(empty.root, ".tp-panel").textContent).toBe("Nothing ran in this range.");
+    await answer(empty, { empty: "There is nothing to show in this range." });
+    expect(find(empty.root, ".tp-panel").textContent).toBe(
+      "There is nothing to show in this range.",
+    );
   });
 
   it("does not ask for the threads in time order, which the page cuts itself", async () => {
@@ -410,6 +412,90 @@ describe("a view that the kernel computes for a range", () => {
     expect(report.host.sent).toEqual([]);
     expect(boxes(report)).toContain("4 boxes");
     expect(note(report)).toBe("This view shows all steps.");
+  });
+});
+
+describe("a grouping that the kernel builds on request", () => {
+  const COLUMN = { definition: "", is_minor: false, has_bar: false, is_verbatim: false };
+  const PLAIN = { is_sum: false, is_change: false };
+  const HEADER = {
+    shape: "table",
+    columns: [
+      { name: "name", title: "Op", unit: "code", ...COLUMN, ...PLAIN },
+      { name: "calls", title: "Calls", unit: "count", ...COLUMN, ...PLAIN },
+    ],
+    sort_by: "calls",
+    bars: null,
+    outline: null,
+    is_sparse: false,
+    ranks: null,
+    empty: null,
+  };
+  const asked = ({ host }: Mounted) => host.sent.at(-1) as Readonly<Record<string, unknown>>;
+
+  const answer = (report: Mounted, names: readonly string[], empty: string | null = null) => {
+    const columns: readonly (readonly [string, Values])[] = [
+      ["name", names],
+      ["calls", Float64Array.from(names, () => 1)],
+    ];
+    const view = new DataView(lateView({ ...HEADER, empty }, columns).buffer);
+    const message = { kind: "chunk", id: asked(report).id, chunk: 0, chunks: 1 };
+    report.host.emit("msg:custom", message, [view]);
+    return settle();
+  };
+
+  const shown = ({ root }: Mounted) =>
+    Array.from(root.querySelectorAll("[data-tp-row]"), (row) => row.getAttribute("data-tp-row"));
+
+  /** The ops by step, of which two are shown. */
+  async function bySteps(ranged: readonly string[]): Promise<Mounted> {
+    const report = await show(goldenHost({ ranged }));
+    await openTab(report.root, "ops");
+    const groups = find(report.root, '.tp-segmented[aria-label="Group by"]');
+    Array.from(groups.querySelectorAll("button"))
+      .find(({ textContent }) => textContent === "Step")
+      ?.click();
+    await settle();
+    await answer(report, ["step 2", "step 3"]);
+    expect(report.root.querySelectorAll("[data-tp-row]")).toHaveLength(2);
+    return report;
+  }
+
+  const choose = async ({ root }: Mounted) => {
+    find(root, '[data-tp-step="3"]').click();
+    await settle();
+  };
+
+  it("is asked for again in the chosen step, and shows all steps after it", async () => {
+    const report = await bySteps(["ops_step"]);
+    await choose(report);
+    const step = { start_ns: 100_000, end_ns: 220_000 };
+    expect(asked(report)).toMatchObject({ kind: "get", name: "ops_step", ...step });
+    await answer(report, ["step 3"]);
+    expect(shown(report)).toHaveLength(1);
+    expect(report.root.querySelector(".tp-range-note")).toBeNull();
+    find(report.root, ".tp-range-bar button").click();
+    await settle();
+    expect(shown(report)).toHaveLength(2);
+  });
+
+  it("leaves a way to the other groupings where nothing ran", async () => {
+    const report = await bySteps(["ops_step"]);
+    await choose(report);
+    await answer(report, [], "There is nothing to show in this range.");
+    expect(find(report.root, ".tp-sentence").textContent).toBe(
+      "There is nothing to show in this range.",
+    );
+    expect(report.root.querySelector('[aria-label="Group by"]')).not.toBeNull();
+    find(report.root, ".tp-range-bar button").click();
+  });
+
+  it("shows all steps and says so where there is no kernel", async () => {
+    const report = await bySteps([]);
+    await choose(report);
+    expect(shown(report)).toHaveLength(2);
+    expect(find(report.root, ".tp-range-note").textContent).toBe("This view shows all steps.");
+    find(report.root, ".tp-range-bar button").click();
   });
 });
 

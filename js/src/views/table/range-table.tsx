@@ -11,7 +11,7 @@ import { Sentence } from "../common/parts";
 import { type TimelineModel, timelineModelOf } from "../timeline/timeline-model";
 import { TableView } from "./grid";
 
-const NOTHING = "Nothing ran in this range.";
+const NOTHING = "There is nothing to show in this range.";
 const NO_OP = "under no op";
 
 /** Tables that the page counts for a range itself, where it has no kernel that computes them. */

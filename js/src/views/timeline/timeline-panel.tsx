@@ -10,8 +10,8 @@ import type { AskState, Latest } from "../../state/latest";
 import type { LateView } from "../../state/python-sync";
 import { wordAt } from "../../wire/frame";
 import type { Part } from "../../wire/pull";
-import type { LaneSum } from "../../wire/questions";
-import { useAskedSums, useAskedView } from "../common/asked-range";
+import type { LaneSum, RangeQuestion } from "../../wire/questions";
+import { useAsked } from "../common/asked-range";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, Segmented } from "../common/parts";
@@ -21,9 +21,9 @@ import {
   askedSums,
   askedWaits,
   busyOf,
+  ownSums,
   ownWaits,
   type RangeSums,
-  rangeSums,
   waitSums,
 } from "./timeline-range";
 import { briefDetailsOf, type Detail, describeSlice, detailsOf } from "./timeline-words";
@@ -140,7 +140,7 @@ interface RangeProps {
 function RangePart({ report, moves, range }: RangeProps) {
   const chosen = useSignal<string>("ops");
   const { overview, source } = moves.models;
-  const asked = useAskedSums(source?.range ?? null, range);
+  const asked = useAsked(source?.range ?? null, waitsIn(range));
   const hasDevice = overview.devices.length > 0;
   const tables = hasDevice ? TABLES : TABLES.slice(0, 1);
   const table = hasDevice ? chosen.value : "ops";
@@ -178,6 +178,10 @@ function RangePart({ report, moves, range }: RangeProps) {
   );
 }
 
+function waitsIn({ start, end }: Span<Ns>): RangeQuestion {
+  return { kind: "range", start_ns: start, end_ns: end };
+}
+
 interface BusyProps {
   readonly moves: TimelineMoves;
   readonly device: Device;
@@ -207,11 +211,12 @@ function OwnRangeTable({
   readonly range: Span<Ns>;
   readonly table: string;
 }) {
+  if (table === "waits") return <RangeTable sums={waitSums(ownWaits(model, range))} />;
   // Merged slices have the name of the longest, so their sums by name are not those of the others.
-  if (model.merged !== null && table !== "waits") {
+  if (model.merged !== null) {
     return <p class="tp-side-hint">This file cannot count the ops and kernels of a range.</p>;
   }
-  return <RangeTable sums={rangeSums(model, range, table)} />;
+  return <RangeTable sums={ownSums(model, range, table)} />;
 }
 
 interface AskedProps {
@@ -224,7 +229,7 @@ interface AskedProps {
 
 /** The ops or kernels of a range, which are the tab of that name for this part of the time. */
 function AskedRangeTable({ report, latest, range, table, hasDevice }: AskedProps) {
-  const asked = useAskedView(latest, range);
+  const asked = useAsked(latest, { start_ns: range.start, end_ns: range.end });
   const titleOf = (name: string) => displayName(report.titleOf(name));
   const sums = asked && askedSums(asked.frame, table, hasDevice, titleOf);
   return <AnswerTable sums={sums} state={latest.state.value} />;
@@ -241,7 +246,7 @@ function AnswerTable({ sums, state }: AnswerProps) {
 }
 
 function RangeTable({ sums: { rows, first, count, time } }: { readonly sums: RangeSums }) {
-  if (rows.length === 0) return <p class="tp-side-hint">Nothing ran in this range.</p>;
+  if (rows.length === 0) return <p class="tp-side-hint">There is nothing to show in this range.</p>;
   const { format, suffix } = columnFormat("ns", rows[0]?.ns ?? 0);
   const hidden = rows.length - MOST_ROWS;
   return (
@@ -281,7 +286,7 @@ export function WaitLine({
 }) {
   const { overview, source } = moves.models;
   const span = range ?? moves.span;
-  const asked = useAskedSums(source?.sums ?? null, span);
+  const asked = useAsked(source?.sums ?? null, waitsIn(span));
   const device = overview.devices.find(({ waits }) => waits !== null);
   if (device === undefined) return null;
   const causes =

@@ -2,13 +2,13 @@
 
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
-import { type RangeSum, selfByKey, sumByKey } from "../../layout/range-sums";
+import { kernelsIn, opsIn } from "../../layout/range-tables";
 import { sumWaits } from "../../layout/waits";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { LaneSum } from "../../wire/questions";
 import type { TimelineModel } from "./timeline-model";
 
-const NO_OP = "launched by no known op";
+const NO_OP = "under no op";
 
 export interface NamedSum {
   readonly name: string;
@@ -34,31 +34,46 @@ export interface WaitSum {
 
 const WAITS = { first: "Cause", count: "Gaps", time: "Waits" };
 const CALLS = { first: "Op", count: "Calls", time: "Self" };
+const WORK = { first: "Op", count: "Calls", time: "GPU" };
 const KERNELS = { first: "Kernel", count: "Kernels", time: "GPU" };
-const OPS = { first: "Op", count: "Kernels", time: "GPU" };
 
-/** What the slices of a model come to in a range. */
-export function rangeSums(model: TimelineModel, range: Span<Ns>, table: string): RangeSums {
-  const { start, end } = range;
-  const named = (sums: readonly RangeSum[], other: string): readonly NamedSum[] =>
-    sums.map(({ key, count, ns }) => ({ name: model.titles[key] ?? other, count, ns }));
-  if (table === "waits") {
-    return waitSums(ownWaits(model, range));
-  }
-  if (model.devices.length === 0) {
-    const lanes = model.view.lanes.flatMap(({ kind }, lane) => (kind === "thread" ? [lane] : []));
-    const sums = selfByKey(model.ops, lanes, start, end, (row) => model.names.keys[row] ?? -1);
-    return { ...CALLS, rows: named(sums, "") };
-  }
-  const streams = model.devices
-    .flatMap((device) => device.streams)
-    .flatMap((lane) => model.ops.ofLane[lane] ?? []);
-  const keyOf =
-    table === "kernels"
-      ? (row: number) => model.names.keys[row] ?? -1
-      : (row: number) => model.names.keys[model.op[row] ?? -1] ?? -1;
-  const sums = sumByKey(model.ops, streams, start, end, keyOf);
-  return { ...(table === "kernels" ? KERNELS : OPS), rows: named(sums, NO_OP) };
+type TimeColumn = "sum_ns" | "self_device_ns" | "self_cpu_ns";
+
+/** The ops or kernels of a range, counted from the slices of a model. */
+export function ownSums(model: TimelineModel, range: Span<Ns>, table: string): RangeSums {
+  const rows = table === "kernels" ? kernelsIn(model, range) : opsIn(model, range);
+  return counted(table, model.devices.length > 0, (time) =>
+    rows.map((row) => ({ name: model.titles[row.key] ?? NO_OP, count: row.calls, ns: row[time] })),
+  );
+}
+
+/** The same as the kernel counted them. */
+export function askedSums(
+  frame: Frame,
+  table: string,
+  hasDevice: boolean,
+  titleOf: (name: string) => string,
+): RangeSums {
+  return counted(table, hasDevice, (time) =>
+    rowsOf(frame).map((row) => ({
+      name: titleOf(stringAt(frame, "name", row)),
+      count: numberAt(frame, "calls", row),
+      ns: numberAt(frame, time, row),
+    })),
+  );
+}
+
+/** Kernels by their time, or ops by that of the work that they launched, or by their own where there is no device. */
+function counted(
+  table: string,
+  hasDevice: boolean,
+  rowsBy: (time: TimeColumn) => readonly NamedSum[],
+): RangeSums {
+  if (table === "kernels") return { ...KERNELS, rows: rowsBy("sum_ns") };
+  const rows = hasDevice
+    ? rowsBy("self_device_ns").filter(({ ns }) => ns > 0)
+    : rowsBy("self_cpu_ns");
+  return { ...(hasDevice ? WORK : CALLS), rows: rows.toSorted((a, b) => b.ns - a.ns) };
 }
 
 /** Why devices wait, or one of them does, by the slices of a model. */
@@ -83,21 +98,6 @@ function byCause({ cause, count, ns }: WaitSum): NamedSum {
   return { name: cause, count, ns };
 }
 
-/** The ops or kernels of a range as the kernel counted them. */
-export function askedSums(
-  frame: Frame,
-  table: string,
-  hasDevice: boolean,
-  titleOf: (name: string) => string,
-): RangeSums {
-  if (table === "kernels") return { ...KERNELS, rows: namedIn(frame, "sum_ns", titleOf) };
-  const launched = hasDevice
-    ? namedIn(frame, "self_device_ns", titleOf).filter(({ ns }) => ns > 0)
-    : namedIn(frame, "self_cpu_ns", titleOf);
-  const rows = launched.toSorted((a, b) => b.ns - a.ns);
-  return { ...CALLS, time: hasDevice ? OPS.time : CALLS.time, rows };
-}
-
 /** Why devices wait, as the kernel counted. */
 export function askedWaits(sums: readonly LaneSum[]): readonly WaitSum[] {
   return sums.filter(({ cause }) => cause !== "");
@@ -111,16 +111,4 @@ export function waitSums(waits: readonly WaitSum[]): RangeSums {
 /** How long a device works. */
 export function busyOf(sums: readonly LaneSum[], device: number): number {
   return sums.find(({ lane, cause }) => lane === device && cause === "")?.ns ?? 0;
-}
-
-function namedIn(
-  frame: Frame,
-  time: string,
-  titleOf: (name: string) => string,
-): readonly NamedSum[] {
-  return rowsOf(frame).map((row) => ({
-    name: titleOf(stringAt(frame, "name", row)),
-    count: numberAt(frame, "calls", row),
-    ns: numberAt(frame, time, row),
-  }));
 }

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 from support import annotation, kernel, launch, make_trace, span
 
-from torchprof_magic.facts.device.window import windows_of
+from torchprof_magic.facts.device.window import Windows, windows_of
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.trace import Trace
 
 
@@ -66,3 +68,25 @@ def test_cycles_with_damaged_times_count_no_moment_twice() -> None:
 
 def test_a_trace_without_events_has_no_window() -> None:
     assert windows_of(make_trace()).whole_ns == 0
+
+
+# Of two cycles.
+TWO = Windows(np.array([10, 50]), np.array([30, 70]), has_steps=True)
+
+
+def test_a_moment_is_in_a_window_from_its_start_until_just_before_its_end() -> None:
+    assert TWO.holds(np.array([9, 10, 29, 30, 49, 50, 70])).tolist() == [False, True, True, False, False, True, False]
+    nothing = np.empty(0, np.int64)
+    assert Windows(nothing, nothing, has_steps=False).holds(np.array([5])).tolist() == [False]
+
+
+def test_the_windows_of_a_part_are_cut_at_its_edges() -> None:
+    assert TWO.in_part(TimeRange(20, 55)).whole_ns == 10 + 5
+    assert TWO.in_part(TimeRange(30, 50)).whole_ns == 0
+
+
+def test_what_no_interval_covers_of_the_windows_is_left() -> None:
+    start, end = TWO.without(np.array([5, 25, 60]), np.array([15, 55, 65]))
+    assert list(zip(start.tolist(), end.tolist(), strict=True)) == [(15, 25), (55, 60), (65, 70)]
+    nothing = np.empty(0, np.int64)
+    assert [each.tolist() for each in TWO.without(nothing, nothing)] == [[10, 50], [30, 70]]

@@ -7,8 +7,9 @@ import polars as pl
 import pytest
 from support import allocation, annotation, make_trace, span
 
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.trace import MEMORY_CATEGORIES, TAGS_SCHEMA, Trace
-from torchprof_magic.tables.memory.block_table import allocations_table
+from torchprof_magic.tables.memory.block_table import allocations_table, allocations_view
 from torchprof_magic.tables.memory.in_use import memory_frame, memory_series
 from torchprof_magic.tables.memory.leaks import leaks_table
 from torchprof_magic.tables.memory.memory_at import BEFORE, memory_at
@@ -50,6 +51,16 @@ def bands(trace: Trace) -> list[dict[str, int]]:
 def test_an_allocation_and_the_next_release_at_its_address_are_one_block() -> None:
     trace = make_trace(change(0, 8, 100), change(1, 16, 50), change(2, 8, -100), change(3, 8, 30), change(4, 16, -50))
     assert blocks(trace) == [(100, 0, 2, "unknown"), (50, 1, 4, "unknown"), (30, 3, None, "unknown")]
+
+
+def test_a_block_belongs_to_the_part_in_which_it_was_allocated() -> None:
+    trace = make_trace(change(0, 8, 100), change(1, 16, 50), change(2, 8, -100), change(3, 8, 30), change(4, 24, -70))
+    # The last one releases a block from before the recording, which is in no part.
+    assert allocations_table(trace).frame["size_bytes"].to_list() == [70, 100, 50, 30]
+    parts = TimeRange(-1, 1_000), TimeRange(1_000, 3_001)
+    found = [allocations_table(trace, part).frame.select("size_bytes", "freed_at_ns").rows() for part in parts]
+    assert found == [[(100, 2_000)], [(50, None), (30, None)]]
+    assert allocations_view(trace, parts[0]).frame.height == 1
 
 
 def test_the_same_address_on_two_devices_is_two_blocks() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.tables.host.host_times import host_table
@@ -70,3 +71,17 @@ def test_the_table_is_a_frame_of_the_report() -> None:
     report = Report(make_trace(span("op", 0, 10)))
     assert report.sql("SELECT name, self_ns FROM host").rows() == [("op", 10_000)]
     assert Report(make_trace()).host.height == 0
+
+
+def test_a_part_has_the_self_time_in_it_and_its_share_of_the_recorded_steps_there() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#1", 0, 100), span("op", 10, 60), span("inner", 20, 30), launch(30, 10, 1)
+    )
+    found = host_table(trace, TimeRange(40_000, 120_000)).frame
+    # From 40 to 100: inner until 50, the op until 70, the step for the rest. The launch has ended.
+    assert found.select("name", "count", "self_ns", "share_ratio").rows() == [
+        ("ProfilerStep#*", 1, 30_000, 0.5),
+        ("op", 1, 20_000, pytest.approx(1 / 3)),
+        ("inner", 1, 10_000, pytest.approx(1 / 6)),
+    ]
+    assert host_table(trace, TimeRange(200_000, 300_000)).frame.height == 0

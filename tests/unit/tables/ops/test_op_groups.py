@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.shapes import Table, top_rows
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, SITES_SCHEMA, Trace
 from torchprof_magic.tables.ops.groups import KEYS
@@ -393,3 +394,38 @@ def test_a_group_holds_its_own_ops_whatever_it_is_called(names: tuple[str, str])
     assert times >= {(names[0], 10_000), (names[1], 20_000)}
     assert set(name_of).isdisjoint(held["id"])
     assert "" not in name_of
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("seed", [None, *range(5)])
+def test_the_groups_of_parts_add_up_to_those_of_the_whole(key: str, seed: int | None) -> None:
+    trace = everything() if seed is None else random_trace(seed)
+    middle = int((trace.events["start_ns"] + trace.events["dur_ns"]).max() or 0) // 2
+    parts = [ops_grouped(trace, key, part) for part in (TimeRange(-1, middle), TimeRange(middle, 10**12))]
+    columns = ("self_cpu_ns", "self_device_ns")
+    whole, added = (
+        pl.concat([top_rows(table).select("name", *columns) for table in tables])
+        .group_by("name")
+        .agg(pl.col(columns).sum())
+        .sort("name")
+        for tables in ([ops_grouped(trace, key)], parts)
+    )
+    assert added.equals(whole)
+
+
+def test_a_group_of_a_part_has_the_calls_in_it_and_device_work_where_it_runs() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#1", 0, 100),
+        span("aten::mm", 10, 30),
+        *run("gemm", 1, at_us=80, dur_us=50, launched_us=20),
+        annotation("ProfilerStep#2", 100, 100),
+        span("aten::mm", 110, 40),
+    )
+    second = ops_grouped(trace, "step", TimeRange(100_000, 200_000))
+    # 30 of the 50 us of the kernel run in the second step, for the op of the first.
+    assert times(second, "calls", "self_cpu_ns", "self_device_ns") == {
+        ("1", ""): (0, 0, 30),
+        ("aten::mm", "1"): (0, 0, 30),
+        ("2", ""): (1, 40, 0),
+        ("aten::mm", "2"): (1, 40, 0),
+    }

@@ -11,6 +11,7 @@ from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.device.idle_pieces import DETAILS, idle_pieces
 from torchprof_magic.facts.device.window import windows_of
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.tables.steps import device_intervals
@@ -261,3 +262,16 @@ def test_the_table_of_a_random_trace_has_the_same_sums_as_its_pieces(seed: int) 
         sums = table.group_by("device", column).agg(pl.col("idle_ns").sum())
         assert {(device, name): ns for device, name, ns in sums.rows()} == expected
     assert table.select("device", "start_ns").rows() == sorted(table.select("device", "start_ns").rows())
+
+
+def test_a_part_has_the_idle_time_in_it_with_the_cause_of_the_whole_gap() -> None:
+    trace = make_trace(STEP, *BEFORE, span("aten::mm", 100, 300), *until_600(500))
+    found = idle_table(trace, TimeRange(250_000, 550_000)).frame
+    # The op until 400, Python until the launch at 500, which takes 2 us, and 48 us of the latency after it.
+    assert found.select("detail", "start_ns", "idle_ns").rows() == [
+        ("op dispatch", 250_000, 150_000),
+        ("python or other", 400_000, 100_000),
+        ("launch call", 500_000, 2_000),
+        ("launch latency", 502_000, 48_000),
+    ]
+    assert idle_table(trace, TimeRange(0, 100_000)).frame.height == 0

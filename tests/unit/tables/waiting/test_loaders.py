@@ -5,8 +5,9 @@ import torch
 from support import annotation, frame, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.report.trace_report import Report
-from torchprof_magic.tables.waiting.loaders import starved_words
+from torchprof_magic.tables.waiting.loaders import loaders_table, starved_words
 
 WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 CALLER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -79,3 +80,16 @@ def test_a_live_loader_without_workers_is_loaded_by_its_caller() -> None:
     rows = run.report.loaders
     assert rows["loaded_by"].to_list() == ["caller"]
     assert rows["count"].item() == 5  # four batches, and the end
+
+
+def test_a_fetch_is_cut_at_the_edges_of_a_part_and_stays_one_that_was_not_ready() -> None:
+    trace = make_trace(*STEPS, annotation(WORKERS, 8_000, 4_000), annotation(WORKERS, 15_000, 600))
+    columns = ("count", "total_ns", "longest_ns", "share_ratio", "late")
+    # Of the first fetch, 2 of 4 ms lie in each step of 10 ms.
+    first = loaders_table(trace, TimeRange(0, 10_000_000)).frame.select(columns).rows()
+    assert first == [(1, 2_000_000, 2_000_000, 0.2, 1)]
+    second = loaders_table(trace, TimeRange(10_000_000, 20_000_000)).frame.select(columns).rows()
+    assert second == [(2, 2_600_000, 2_000_000, 0.26, 1)]
+    # The last 0.1 ms are of a fetch that had no batch ready.
+    end = loaders_table(trace, TimeRange(11_900_000, 12_500_000)).frame.select("total_ns", "late").rows()
+    assert end == [(100_000, 1)]

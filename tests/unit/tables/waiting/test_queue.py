@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from support import annotation, kernel, launch, make_trace, span
 
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.tables.waiting.queue import launch_totals, launches_table, queue_series
 
 TRACE = (
@@ -54,3 +55,8 @@ def test_a_run_without_a_device_has_no_queue() -> None:
     assert queue_series(trace).frame.height == 0
     assert launch_totals(trace).delay_mean_ns is None
     assert launches_table(trace).frame.height == 0
+
+
+def test_a_kernel_belongs_to_the_part_in_which_it_begins_with_all_of_its_delay() -> None:
+    rows = launches_table(make_trace(*TRACE), TimeRange(25_000, 100_000)).frame.select("name", "count", "mean_delay_ns")
+    assert rows.rows() == [("a", 1, 60_000.0), ("b", 2, 17_500.0)]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import polars as pl
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA, Trace
 from torchprof_magic.tables.waiting.waits import waits_table
 
@@ -141,3 +142,15 @@ def test_watched_lines_and_modules_win_over_frames() -> None:
 def test_no_wait_is_an_empty_table() -> None:
     assert waits_table(make_trace()).frame.height == 0
     assert waits_table(make_trace(STEP, span("aten::mm", 0, 10))).frame.height == 0
+
+
+def test_a_part_has_the_time_of_its_waits_and_counts_each_that_it_touches() -> None:
+    waits = wait(100, 300), wait(500, 100)
+    trace = make_trace(STEP, *waits, launch(0, 1, 1), kernel("k", 300, 150, 1))
+    columns = ("count", "total_ns", "device_busy_ns", "longest_ns")
+    # Until 350, the first wait takes 250 us, in the last 50 of which the device works; the other 50 come after.
+    first = waits_table(trace, TimeRange(0, 350_000)).frame.select(columns).rows()
+    assert first == [(1, 250_000, 50_000, 250_000)]
+    rest = waits_table(trace, TimeRange(350_000, 2_000_000)).frame.select(columns).rows()
+    assert rest == [(2, 150_000, 50_000, 100_000)]
+    assert waits_table(trace, TimeRange(420_000, 480_000)).frame.height == 0
