@@ -14,8 +14,10 @@ NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
 
 # Recipes find ruff, mypy and a Node.js from PyPI in the virtual environment.
 export PATH := $(abspath $(BIN)):$(PATH)
+# Some machines forbid Python to keep what it compiles. Then every kernel and every worker compiles all of it again.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lab check bench fuzz programs advice stress compat thorough clean chromium
+.PHONY: demo test lab check bench fuzz programs advice trust cold stress compat thorough clean chromium
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -50,6 +52,14 @@ fuzz: $(VENV)/.tested
 programs: $(VENV)/.tested
 	$(BIN)/python tests/programs/run.py --threads 1
 	$(BIN)/python tests/programs/run.py --threads 2
+
+# Recordings made wrong on purpose, and what is said of them.
+trust: $(VENV)/.tested
+	$(BIN)/python tests/trust/trust_run.py
+
+# Programs that do something only once, recorded cold and warm.
+cold: $(VENV)/.tested
+	$(BIN)/python tests/cold/cold_run.py
 
 # Written programs, each with something to change or just without it, and what carrying the advice out saves.
 advice: $(VENV)/.tested

@@ -9,6 +9,7 @@ from time import perf_counter
 
 from make_trace import write_trace
 
+from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.loading import load
@@ -51,9 +52,12 @@ def main() -> None:
 
 def measure(path: Path) -> None:
     """Print a line for each analysis of one file."""
-    trace = load(path).trace
-    print(f"{path.name}: {trace.events.height:,} events")
-    whole = 0.0
+    recorded = load(path).trace
+    print(f"{path.name}: {recorded.events.height:,} events")
+    began = perf_counter()
+    trace = believable(recorded)
+    whole = perf_counter() - began
+    print(f"  {'believable':14} {whole:7.3f} s")
     for name, build in ANALYSES:
         began = perf_counter()
         build(trace)

@@ -18,7 +18,14 @@ from results import OK, REFUSED, read_results
 from torchprof_magic.exporters import EXPORTERS
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.findings.advice import CERTAINTY_TEXT, RULES
-from torchprof_magic.findings.verdict.decision import LEAST_CAUSE, LOUD_OPTIMIZER, LOUD_PYTHON, MOSTLY_WORK
+from torchprof_magic.findings.verdict.decision import (
+    LEAST_CAUSE,
+    LEAST_LIMIT,
+    LEAST_SECOND,
+    LOUD_OPTIMIZER,
+    LOUD_PYTHON,
+    MOSTLY_WORK,
+)
 from torchprof_magic.ingest import READERS
 from torchprof_magic.jobs.views import VIEWS as RANK_VIEWS
 from torchprof_magic.model import trace
@@ -118,10 +125,32 @@ exactly.
 Steps of more than 1.5 times the median are left out of three or more. With a device, a step consists of the time in
 which it computes, copies or only communicates, and of its idle time by cause. The device's own work, together with
 idle time in which work was queued already, is the limit from {MOSTLY_WORK:.0%} on, or if nothing else has
-{LEAST_CAUSE:.0%}; otherwise the largest other cause is. Without a device, the ops of forward, backward and optimizer
-are the work, by the same rule; Python is the limit from {LOUD_PYTHON:.0%} on, and the optimizer from
+{LEAST_CAUSE:.0%}; otherwise the largest other cause is. Nothing is called the limit below {LEAST_LIMIT:.0%}, nor if
+more time than it takes is not known; every other cause from {LEAST_SECOND:.0%} on is named. Without a device, the ops
+of forward, backward and optimizer are the work, by the same rule; Python is the limit from {LOUD_PYTHON:.0%} on, and
+the optimizer from
 {LOUD_OPTIMIZER:.0%} on if neither forward nor backward is longer. If most time of ops is in calls that last less than
 20 us, calling them is what costs (dispatch); if most is in ops that only copy or fill, it is memory traffic.
+
+**Complete.** Every launch is looked up: of a kernel, a graph, a copy or a fill. Its work is in the file, or it is
+missing. It is not missing if it was captured into a graph, if it fills nothing (as libraries do; no fill in that place
+has work, while the kernels beside it do), or if it is among the last ones, no wait for the device follows, and the
+recording ended within the time that other work took. `report.coverage` counts them in all, per device and per step.
+A step that misses work is not complete, and is left out where others are. An idle time in which lost work was launched
+is of unknown cause.
+
+**Possible.** Work begins after its launch and ends before the wait for it returns, and a stream runs its work in turn.
+Work that lasts over all of the next one of its stream, beyond a wait for it, or several steps and 10 times as
+long as its like, is cut off there. If nearly all work of a device is early, or none reaches the idle device within
+0.5 ms, its clock is off: by the smallest delay, less 5 µs, by which all its work is moved. Tables and findings are of
+the recording with these corrections; `report.trace`, `report.save()` and exports of the trace are as in the file, and
+so is all of `report.as_recorded()`.
+
+**Once.** Starting the driver, loading kernels at their first launch, imports, compilation, the capture of graphs, the
+start of worker processes and the first call of an op are done once, however often the program repeats the rest. They
+are recognised by name; or as the first call of a name that takes 20 times as long as later ones, and at least 1 ms (of
+an op 10 ms, without what it waits for, where a device was recorded). They are a cause of their own
+(initialisation), and never counted as what a change would save.
 
 **Memory.** An allocation is paired with the next release at its address on its device; cycles are counted apart. Its
 category is that of a live object, if one was seen at its address meanwhile: parameters and buffers of modules,

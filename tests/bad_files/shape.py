@@ -7,7 +7,15 @@ from bad_files.making import A, B, BadFile, C, event, kept, trace
 THREADS = 100_000
 UNCLOSED = {"chrome.unclosed_event": 1}
 NO_BYTES = {"memory.no_size": 1}
+
+
 STRAY_END = {"chrome.end_without_begin": 1}
+
+
+def waits_for(record: str) -> str:
+    """Return a wait of a stream for the event that the call of this number recorded."""
+    args = '{"cuda_sync_kind": "Stream Wait Event", "wait_on_cuda_event_record_corr_id": ' + record + "}"
+    return event("w", 3, cat='"cuda_sync"', args=args)
 
 
 def begin(name: str, ts: object, tid: str = "1") -> str:
@@ -175,6 +183,18 @@ KINDS: tuple[BadFile, ...] = (
         trace(A, event("[memory]", 1e14, ph='"i"', dur=None, args='{"Bytes": 4}')),
         "a",
         {"chrome.stray_time": 1},
+    ),
+    kept(
+        "a wait of a stream for an event that is not named",
+        trace(A, waits_for("-1")),
+        "a w",
+        {"chrome.unknown_wait": 1},
+    ),
+    kept(
+        "a wait of a stream for an event that is recorded later",
+        trace(A, waits_for("5"), event("cudaEventRecord", 9, cat='"cuda_runtime"', args='{"correlation": 5}')),
+        "a cudaEventRecord w",
+        {"chrome.early_wait": 1},
     ),
     kept("a thread's name that is a number", trace(event("thread_name", 0, ph='"M"', args='{"name": 5}'), A), "a"),
     kept("a thread's name without one", trace(event("thread_name", 0, ph='"M"', args=None), A), "a"),

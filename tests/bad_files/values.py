@@ -45,6 +45,13 @@ TIMES: tuple[BadFile, ...] = (
     kept("a time 3 years after all others", with_b(ts="1e14"), "a c", STRAY),
     kept("a time 3 years before all others", with_b(ts="-1e14"), "a c", STRAY),
     kept(
+        "a time that was lost: 0, and a duration of 0",
+        trace(event("a", 5000), event("b", 0, 0), event("c", 5002)),
+        "a c",
+        {"chrome.zero_time": 1},
+        starts_ns=[0, 2000],
+    ),
+    kept(
         "one time of 0 among times since 1970",
         trace(event("a", 1.7e15), event("b", 0), event("c", 1.7e15 + 2)),
         "a c",

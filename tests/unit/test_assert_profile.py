@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import allocation, annotation, make_trace, span
+from support import allocation, annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
 from torchprof_magic.report.trace_report import Report
@@ -71,6 +71,26 @@ def test_what_cannot_be_checked_fails() -> None:
             empty.assert_profile(**limits)
     with pytest.raises(AssertionError, match="at least 4 steps"):
         report(steps=2).assert_profile(against=report())
+
+
+def test_steps_without_their_device_work_are_no_steps_to_check_or_compare() -> None:
+    def run(*, is_whole: bool) -> Report:
+        events = []
+        for number in range(1, 7):
+            at = 1_000 * number
+            events += [annotation(f"ProfilerStep#{number}", at, 900), span("aten::mm", at, 100)]
+            events += [launch(at + 5, 5, number), kernel("old", at + 50, 5, 100 + number)]
+            if is_whole:
+                events.append(kernel("gemm", at + 20, 20, number))
+        return Report(make_trace(*events, span("cudaDeviceSynchronize", 7_000, 5, "cuda_runtime", correlation=900)))
+
+    with pytest.raises(AssertionError, match="no complete step, 6 of 6 launches have no work"):
+        run(is_whole=False).assert_profile(step_ms=10)
+    run(is_whole=True).assert_profile(step_ms=10)
+    lossy = run(is_whole=False).compare(run(is_whole=True))
+    assert lossy.warnings == [
+        "In the later run 6 of 6 launches have no work of the device, so its times are too short."
+    ]
 
 
 @pytest.mark.parametrize("limits", [{"step_ms": 0}, {"max_peak": "two"}, {"max_peak": -1}, {"tolerance": -0.1}])

@@ -18,6 +18,7 @@ from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCyc
 from torchprof_magic.capture.parts import (
     CUDA_GRAPHS,
     DEVICE_STATE,
+    IMPORTS,
     LIMITS,
     OTHER_PROFILERS,
     OTHER_THREADS,
@@ -31,6 +32,7 @@ from torchprof_magic.capture.torch_api.cycle_profile import torch_state
 from torchprof_magic.capture.torch_api.engine import Engine, Stage
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
+from torchprof_magic.capture.watch.program import NO_IMPORTS
 from torchprof_magic.capture.watch.python_profiler import PythonProfiler
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import StepMark, TwoPass
@@ -95,6 +97,7 @@ class Recorder:
         self._absorbed_cycle = -1
         self._step_start_ns = 0
         self._cpu_ns: int | None = None
+        self._imports = NO_IMPORTS
         self._epoch = self._epoch_start = 0
         self._run_start_ns = self._epoch_start_ns = 0
         self._ranges = OpenRanges()
@@ -184,11 +187,15 @@ class Recorder:
     def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
         """End the current step and enter the next."""
         now_ns = perf_counter_ns()
-        self._cpu_ns = self._program.end_step(is_recorded=self.is_recording)
+        self._end_program_step(is_recorded=self.is_recording)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
         self.step += 1
         self._enter(self._next_action, guard)
+
+    def _end_program_step(self, *, is_recorded: bool) -> None:
+        self._cpu_ns = self._program.end_step(is_recorded=is_recorded)
+        self._imports = self._parts.ask(IMPORTS, self._program.imports_of_step, default=NO_IMPORTS)
 
     def be_one_step(self) -> None:
         """Treat the whole run as one step, although more were scheduled; only while step 0 is being recorded."""
@@ -224,7 +231,7 @@ class Recorder:
         if engine is not None and engine.is_torn:
             self._lose_engine()
         elif engine is not None and engine.stage is Stage.RUNNING:
-            self._cpu_ns = self._program.end_step(is_recorded=not is_between)
+            self._end_program_step(is_recorded=not is_between)
             if not is_between:
                 self._marks.append(self._mark(perf_counter_ns(), is_complete=False))
             self._end_cycle(self.torch_state())
@@ -362,7 +369,7 @@ class Recorder:
         self._action = action
         following = self.step + 1
         self._next_action = self.schedule.action(following) if self._absorbed_cycle < 0 else self._action_at(following)
-        if not action.is_recording or self._finished.waiting > MAX_UNSAVED:
+        if not action.is_recording or self._finished.cannot_wait or self._finished.waiting > MAX_UNSAVED:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
             self.is_over = True
@@ -457,12 +464,14 @@ class Recorder:
         self._close()
         self._problems.note("capture.taken_over", step=self.step, detail=detail)
 
-    def yield_to_other(self) -> None:
+    def yield_to_other(self, guard: InterruptGuard) -> None:
         """Stop just before another profiler starts, so that both keep their data."""
         if self.is_over or self._engine is None or self._engine.stage in (Stage.NEW, Stage.OFF):
             return
         self.finish()
         self._note_takeover("what was recorded before is kept")
+        if self._finished.cannot_wait:
+            self.save_finished(guard)
 
     def _close(self) -> None:
         """Let no more steps begin, and remember the phase in which the run ended."""
@@ -487,6 +496,8 @@ class Recorder:
             run_ns=now_ns - self._run_start_ns,
             epoch_ns=now_ns - self._epoch_start_ns,
             step_ns=now_ns - self._step_start_ns,
+            imported=self._imports.modules,
+            imports=self._imports.packages,
         )
 
     @contextmanager

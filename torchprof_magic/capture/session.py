@@ -720,7 +720,7 @@ class CaptureSession:
 
     @protected
     def _yield_to_other(self) -> None:
-        self._contained(self._while_running, lambda recorder: recorder.yield_to_other())
+        self._contained(self._while_running, lambda recorder: recorder.yield_to_other(self.guard))
         self.let_interrupts_in()
 
     def _refuse_other_thread(self) -> None:

@@ -94,7 +94,8 @@ class StepMark:
     ``epoch`` counts how often the loop had been entered before, ``batch`` the steps since then. ``paused_ns`` is how
     many ns of it were paused by ``paused()``, and ``cpu_ns`` for how many its thread ran or was ready to run, None
     if not measured. ``run_ns``, ``epoch_ns`` and ``step_ns`` are the ns from the start of the run, of the epoch and of
-    the step to its end.
+    the step to its end. ``imported`` is how many modules of Python were imported in it, and ``imports`` the names of
+    the packages that most of them are from.
     """
 
     number: int
@@ -107,6 +108,8 @@ class StepMark:
     run_ns: int = 0
     epoch_ns: int = 0
     step_ns: int = 0
+    imported: int = 0
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -473,9 +473,63 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "run.no_kernels": Kind(
         "data_loss",
-        "Device work was launched, but none of it was recorded.",
-        "Another tool (Nsight, DCGM) may be using the profiling interface of the device, or access is denied.",
-        "The trace contains launches but no device events.",
+        "The GPU was not recorded: {signs}, but no kernel, copy or fill is in the file.",
+        "Record its activity as well (--activities cpu,cuda, or activities=[CPU, CUDA]). If it was, another tool "
+        "(Nsight, DCGM) may be using the profiling interface of the device, or access is denied.",
+        "The trace contains launches, ops that only a GPU runs, or memory of one, but no device events.",
+    ),
+    "run.work_missing": Kind(
+        "data_loss",
+        "{missing} of {launches} have no work of the device in the file{steps}.",
+        "Restart the kernel and record again: later recordings of a process can lose work. report.coverage has the "
+        "counts.",
+        "Launches have no device events, although their work must have run during the recording.",
+    ),
+    "run.graph_work_missing": Kind(
+        "data_loss",
+        "{kernels} of graphs are missing{steps}: the same launch started more in another step.",
+        "Restart the kernel and record again.",
+        "A launch of a CUDA graph has fewer of the same kernels than that at the same place in another step.",
+    ),
+    "run.work_after_end": Kind(
+        "info",
+        "{launches} at the end of the recording have no work in it, which ran later.",
+        "Synchronize the device before the recording ends.",
+        "The last launches have no device events, and nothing waited for them during the recording.",
+    ),
+    "run.clock": Kind(
+        "warning",
+        "The clock of device {device} {is_off} that of the host by about {amount}, as {works} of its work show. The "
+        "times of its work are moved by that much.",
+        "report.as_recorded() shows all times as they are in the file. Restart the kernel before recording again.",
+        "Nearly all work of a device begins before its launch, after an idle device should have begun it, or ends "
+        "after a wait for it.",
+    ),
+    "run.before_launch": Kind(
+        "warning",
+        "Kernels, copies or fills begin before the call that launched them, by up to {amount}.",
+        "report.as_recorded() shows all times as they are in the file.",
+        "A device event begins more than 2 µs before its launch, and its clock is not off by a constant.",
+    ),
+    "run.after_wait": Kind(
+        "warning",
+        "Kernels, copies or fills end after the call that waited for them, by up to {amount}. They are cut off there.",
+        "report.as_recorded() shows all times as they are in the file.",
+        "A device event ends more than 2 µs after a synchronization that waited for it.",
+    ),
+    "run.over_next": Kind(
+        "warning",
+        "Kernels, copies or fills last over the whole of the next work of their stream, by up to {amount}. They are "
+        "cut off there.",
+        "report.as_recorded() shows all times as they are in the file.",
+        "The duration of a device event overflowed: streams run their work in turn.",
+    ),
+    "run.over_steps": Kind(
+        "warning",
+        "Kernels, copies or fills last several steps and far longer than others, up to {amount}. They are cut off at "
+        "the end of their step.",
+        "report.as_recorded() shows all times as they are in the file.",
+        "A device event lasts over 3 typical steps, or the recording, and over 10 times as long as its like.",
     ),
     "run.graph_launches": Kind(
         "info",
@@ -490,6 +544,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Recorded steps took {ratio} times as long as steps without the profiler ({basis}).",
         "Compare percentages, not times{advice}. The recorded steps may also have done more work than the others.",
         "Recorded steps took at least 1.5 times as long as steps that ran without the profiler.",
+    ),
+    "run.shared_sequence": Kind(
+        "info",
+        "Sequence numbers are shared by different nodes of autograd, so their forward ops and lines may be wrong.",
+        "",
+        "Nodes of different names have the same sequence number in the same thread.",
+    ),
+    "run.collective_unnamed": Kind(
+        "info",
+        "Collectives lack their name, type, sizes or group, which others of the file have.",
+        "",
+        "A `record_param_comms` lacks one of these arguments.",
     ),
     "advice.rule_failed": Kind(
         "warning",
@@ -688,6 +754,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         _EXPORT_AGAIN,
         "Events have no `ts`, or one that is not a number.",
     ),
+    "chrome.zero_time": Kind(
+        "data_loss",
+        "Events have lost their times: they begin at 0 and last 0, long before all others. They were left out.",
+        "Restart the kernel and record again.",
+        "Events have `ts` and `dur` 0, at least 1 ms before all other events.",
+    ),
     "chrome.stray_time": Kind(
         "data_loss",
         "Events are more than 30 days away from all others, probably because of a wrong clock. They were left out.",
@@ -736,6 +808,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Steps began after most of their ops. They are shown from the end of the step before.",
         "",
         "torch 2.5 moves the beginning of steps when it records Python calls (--stack).",
+    ),
+    "chrome.unknown_wait": Kind(
+        "info",
+        "Waits for events do not say which event they wait for.",
+        "",
+        "A wait of a stream or of the host (`cuda_sync`) names no call that recorded its event, as with CUDA 13.",
+    ),
+    "chrome.early_wait": Kind(
+        "warning",
+        "Streams wait for events that were recorded only later.",
+        "",
+        "A wait of a stream names a call that recorded its event after the wait began.",
     ),
     "chrome.repeated_step": Kind(
         "warning",

@@ -254,6 +254,18 @@ HOST_COLLECTIVE = f"^{_any_of(VENDORS[0].collective_ranges)}"
 COLLECTIVE_RANGE = f"^{_any_of(tuple(start for vendor in VENDORS for start in vendor.collective_ranges))}"
 GRAPH_LAUNCH = _any_of(tuple(call for vendor in VENDORS for call in vendor.graph_launch_calls))
 LAUNCH = _any_of(tuple(call for vendor in VENDORS for call in (*vendor.launch_calls, *vendor.graph_launch_calls)))
+# Calls with the name of a copy or a fill that start no work of the device: they ask, prepare, or make part of a graph.
+NO_TRANSFER = r"(?i)Symbol(Address|Size)|GetAttribute|Graph\w*(Memcpy|Memset)|(Memcpy|Memset)\w*Node|MemPrefetch"
+# Ops that only a device runs; others with such a name, as cudnn_is_acceptable, run on any.
+DEVICE_OP = r"^aten::(_?(cudnn|miopen)_(conv|batch|rnn|ctc|grid|affine|attention|depthwise|init)|_cuda_|_thnn_fused)"
+# The bounds of a capture of a stream into a graph, and waits for a whole device and for a stream.
+BEGIN_CAPTURE, END_CAPTURE = "StreamBeginCapture", "StreamEndCapture"
+DEVICE_WAIT = r"(?i)DeviceSynchronize|synchronizeDevice|CtxSynchronize"
+STREAM_SYNC = r"(?i)StreamSynchronize|synchronizeStream"
+# Calls that queue something behind the work of a device, or ask for it; they take long while a queue is full.
+QUEUE_CALL = r"(?i)WaitEvent|waitOnEvent|EventRecord|EventQuery|StreamQuery|HostFunc|AddCallback"
+# Calls of a driver or runtime by the way they are named, not ranges that a program sets around them.
+DRIVER_CALL = r"^(cu|cuda|hip|ze|ur|acl|aclrt)[A-Z]"
 # A call that makes a stream wait for an event does not make the host wait.
 STREAM_WAIT = r"(?i)WaitEvent|waitOnEvent"
 

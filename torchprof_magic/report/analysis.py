@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.findings.advice import Advice, Findings, Settings, cards_of, find_advice
 from torchprof_magic.findings.advice.leak_holders import RULE as LEAK_RULE
 from torchprof_magic.findings.advice.leak_holders import with_holders
@@ -29,13 +30,15 @@ HOLDERS = "holders"
 class Analysis(Mapping[str, Shape]):
     """The shapes of all views of a trace by name, each computed when it is first asked for, and what is said of it.
 
-    ``find_holders`` asks the objects of this process, if it is the one that recorded.
+    ``find_holders`` asks the objects of this process, if it is the one that recorded. ``recorded`` is the recording as
+    it is in the file. ``trace`` is what is analysed: as far as it can be believed, or the same unless ``is_corrected``.
     """
 
-    def __init__(self, trace: Trace, find_holders: FindHolders | None = None) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, find_holders: FindHolders | None = None, *, is_corrected: bool = True) -> None:
+        self.recorded = trace
+        self.trace = believable(trace) if is_corrected else trace
         self.find_holders = find_holders
-        self.held = LeakHolders(trace, find_holders)
+        self.held = LeakHolders(self.trace, find_holders)
         self._shapes: dict[str, Shape] = {}
         self._tried: dict[Advice, Advice] = {}
         self._found: tuple[Settings, Findings] | None = None

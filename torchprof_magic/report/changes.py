@@ -6,6 +6,7 @@ from functools import cached_property
 from math import isnan
 from typing import TYPE_CHECKING
 
+from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.findings.compare.change_words import (
     SIGNS,
     change_evidence,
@@ -34,8 +35,8 @@ class Changes(HasTables[Runs]):
     """What changed from the recording ``before`` to the recording ``after``."""
 
     def __init__(self, before: Trace, after: Trace) -> None:
-        self.before = before
-        self.after = after
+        self.before = believable(before)
+        self.after = believable(after)
 
     @property
     def kind(self) -> ChangeKind:
@@ -103,7 +104,7 @@ class Changes(HasTables[Runs]):
 
     def other_than(self, trace: Trace) -> Trace:
         """Return the recording that a recording is compared with."""
-        return self.after if self.before is trace else self.before
+        return self.after if self.before is believable(trace) else self.before
 
     def page(self, *, shown: Trace, is_first: bool) -> ComparedPage:
         """Return what the page of the recording ``shown`` says of this comparison."""

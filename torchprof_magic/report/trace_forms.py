@@ -63,8 +63,13 @@ class TraceForms(Forms):
 
     @property
     def trace(self) -> Trace:
-        """The recording."""
+        """The recording as far as it can be believed."""
         return self.analysis.trace
+
+    @property
+    def recorded(self) -> Trace:
+        """The recording as it is in the file."""
+        return self.analysis.recorded
 
     @property
     def known_id(self) -> str:
@@ -133,7 +138,7 @@ class TraceForms(Forms):
             exports=TRACE_EXPORTS if has_trace else (),
             live={HOLDERS: lambda: held} if count_rows(held) else {},
         )
-        packed = written_bytes(partial(write_chrome, self.trace), "trace.json.gz") if has_trace else b""
+        packed = written_bytes(partial(write_chrome, self.recorded), "trace.json.gz") if has_trace else b""
         static = static_html(self.trace, self.analysis, self.analysis.verdict, self.run_id, in_notebook=False)
         return write_html(page, target, title=self.trace.meta.title, static=static, packed_trace=packed)
 
@@ -170,7 +175,7 @@ class TraceForms(Forms):
         from torchprof_magic.render.widget import Shown  # noqa: PLC0415 - as above
 
         frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
-        chrome = partial(write_chrome, self.trace)
+        chrome = partial(write_chrome, self.recorded)
         writers: dict[str, Callable[[Path], Path]] = {"html": self.write_html, "chrome": chrome, "perfetto": chrome}
         title = self.trace.meta.title
         return Shown(page, title=title, frame_bytes=int(frame_bytes), writers=writers, comparing=comparing)

@@ -73,7 +73,9 @@ if TYPE_CHECKING:
 class Report(HasTables[Trace], Displayed[TraceForms]):
     """An analysed recording. Frames are polars data frames; times are int64 ns, sizes are bytes.
 
-    Everything is computed on first use, and only once.
+    Everything is computed on first use, and only once. ``trace`` is the recording as it is in the file. What cannot be
+    true in it, such as a kernel before its launch, is a problem; tables and findings are of the recording as far as it
+    can be believed, and those of ``as_recorded()`` of the file as it is.
     """
 
     def __init__(
@@ -93,7 +95,8 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         self._find_saved = find_saved
         self._forms = forms or TraceForms(Analysis(trace, find_holders), run_id or new_id())
         self._analysis = self._forms.analysis
-        self._tables = Tables(TABLES, trace)
+        self._believed = self._analysis.trace
+        self._tables = Tables(TABLES, self._believed)
 
     @property
     def run_id(self) -> str:
@@ -119,7 +122,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
 
         Raises ``ValueError`` for a device without recorded memory, or another text than ``"peak"``.
         """
-        return memory_at(self.trace, when, device).frame
+        return memory_at(self._believed, when, device).frame
 
     def holders(self, rows: pl.DataFrame | None = None) -> pl.DataFrame:
         """Return what holds blocks of memory now, the most bytes first: ``losses[…]`` or ``model.cache['x']``.
@@ -138,7 +141,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         find = self._analysis.find_holders
         if rows is None or find is None:
             return self._analysis.held.look().frame
-        return holders_table(self.trace, rows, find).frame
+        return holders_table(self._believed, rows, find).frame
 
     @property
     def snapshot(self) -> Snapshot:
@@ -193,6 +196,16 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         title = f"{trace.meta.title}, cycle {number}".removeprefix(", ")
         return Report(replace(trace, meta=replace(trace.meta, title=title)))
 
+    def as_recorded(self) -> Report:
+        """Return a report in which all times, and all steps, are as they are in the file."""
+        forms = TraceForms(Analysis(self.trace, self._analysis.find_holders, is_corrected=False))
+        return Report(self.trace, trace_paths=self._trace_paths, find_saved=self._find_saved, forms=forms)
+
+    @property
+    def as_analysed(self) -> Trace:
+        """The recording as far as it can be believed, which the tables and findings are of."""
+        return self._believed
+
     def between(self, start_ns: int, end_ns: int) -> ReportPart:
         """Return the tables of a part of the time, such as a step: ``report.between(start_ns, end_ns).waits``.
 
@@ -207,7 +220,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         """
         if end_ns < start_ns:
             raise ValueError(f"end_ns must be at least start_ns (got {start_ns} and {end_ns})")
-        return ReportPart(self.trace, TimeRange(start_ns, end_ns))
+        return ReportPart(self._believed, TimeRange(start_ns, end_ns))
 
     @property
     def verdict(self) -> Verdict:
@@ -241,7 +254,9 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         """
         given = {"mute": mute, "threshold": threshold, "thresholds": thresholds}
         values = {key: value for key, value in given.items() if value is not None}
-        return [self._analysis.with_holders(one) for one in find_advice(self.trace, rules.settings_of(values)).advice]
+        return [
+            self._analysis.with_holders(one) for one in find_advice(self._believed, rules.settings_of(values)).advice
+        ]
 
     def try_advice(self, number: int, *, seconds: float = 5.0) -> Advice:
         """Measure one piece of ``advice`` on this machine, and return it with what it saves here.
@@ -263,7 +278,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         if not seconds > 0:
             raise ValueError(f"seconds must be more than 0 (got {seconds!r})")
         said = self._analysis.findings.advice[number]
-        tried = run_trial(plan_trial(self.trace, said), seconds)
+        tried = run_trial(plan_trial(self._believed, said), seconds)
         words = (
             f"Tried here on the recorded shapes: {format_ns(tried.before_ns)} before and {format_ns(tried.after_ns)} "
             f"after, medians of {counted(tried.rounds, 'round')}."
@@ -280,7 +295,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         A stack is the ``stack_n`` innermost Python frames around the op, rebuilt from the recorded frames. Nested ops
         of the same row count once in the totals. Raises ``ValueError`` for an unknown key.
         """
-        return ops_by(self.trace, *by, stack_n=stack_n).frame
+        return ops_by(self._believed, *by, stack_n=stack_n).frame
 
     def key_averages(
         self,
@@ -305,7 +320,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
                 the installed torch counts them, which versions before 2.15 do.
         """
         by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions)
-        return averages_table(self.trace, by).frame
+        return averages_table(self._believed, by).frame
 
     def key_averages_table(
         self,
@@ -344,7 +359,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         otherwise. Raises ``ValueError`` for an unknown ``sort_by``.
         """
         by = Grouping(group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions)
-        averages = averages_in_torchs_order(self.trace, by)
+        averages = averages_in_torchs_order(self._believed, by)
         if not self.trace.meta.has_flops:
             averages = averages.drop("flops", strict=False)
         options = TableOptions(
@@ -356,7 +371,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             header=header,
             top_level_events_only=top_level_events_only,
             time_unit=time_unit,
-            device=_torch_device(self.trace),
+            device=_torch_device(self._believed),
         )
         return torch_table(averages, options)
 
@@ -367,7 +382,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         Utility records are left out, and an only child with the name of its parent is merged into it, as in torch.
         Times are ns, sizes are bytes; the columns are those of ``key_averages``.
         """
-        return torch_events_table(self.trace)
+        return torch_events_table(self._believed)
 
     def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - the name that users expect
         """Return a summary as one screen of text, or the same facts as JSON."""
@@ -399,7 +414,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         """
         if not isinstance(other, Report):
             raise TypeError(f"compare() takes a report, such as load(path) returns (got {type(other).__name__})")
-        return Comparison(other.trace, self.trace, self._forms)
+        return Comparison(other.as_analysed, self._believed, self._forms)
 
     def assert_profile(
         self,
@@ -429,9 +444,9 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             raise ValueError(f"step_ms must be more than 0 (got {step_ms!r})")
         if not tolerance >= 0:
             raise ValueError(f"tolerance must be at least 0 (got {tolerance!r})")
-        broken = broken_step_limit(self.trace, step_ms) if step_ms is not None else []
-        broken += broken_peak_limit(self.trace, max_peak) if max_peak is not None else []
-        broken += broken_bans(self.trace, (no,) if isinstance(no, str) else no)
+        broken = broken_step_limit(self._believed, step_ms) if step_ms is not None else []
+        broken += broken_peak_limit(self._believed, max_peak) if max_peak is not None else []
+        broken += broken_bans(self._believed, (no,) if isinstance(no, str) else no)
         if against is not None:
             baseline = against if isinstance(against, Report) else Report(read_place(place_of(against)))
             broken += broken_baseline(self.compare(baseline).change, tolerance)
@@ -441,11 +456,11 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
     @property
     def step_ns(self) -> float:
         """The typical complete step in ns: the lower quartile, which a busy machine changes least; else nan."""
-        return typical_ns(step_durations(self.trace))
+        return typical_ns(step_durations(self._believed))
 
     def sample(self) -> RunSample:
         """Return what is needed to compare the steps with those of a later run when this report is gone."""
-        return sample_of(self.trace)
+        return sample_of(self._believed)
 
     def compare_with_sample(self, earlier: RunSample) -> None:
         """Say in ``change_line``, and in the header, how the steps changed since an earlier run."""
@@ -552,9 +567,9 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(TORCH_METRICS)}")
         if with_ops:
             is_host = TORCH_METRICS[metric] == "self_cpu_ns"
-            return write_collapsed(self.trace, target_of(path), "self_cpu_time" if is_host else "self_device_time")
+            return write_collapsed(self._believed, target_of(path), "self_cpu_time" if is_host else "self_device_time")
         with with_memory_for(target := target_of(path)):
-            return write_text(target, (f"{line}\n" for line in torch_stack_lines(self.trace, metric)))
+            return write_text(target, (f"{line}\n" for line in torch_stack_lines(self._believed, metric)))
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> Path:
         """Write the memory of a device over time in the formats of torch's method of this name, and return the path.
@@ -569,7 +584,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         ``load`` opens all of them. Raises ``ValueError`` for another ending, or if no memory of the device was
         recorded, and ``ExportError`` when the file cannot be written; an existing file is then unchanged.
         """
-        target, chosen = target_of(path), timeline_device(self.trace, device)
+        target, chosen = target_of(path), timeline_device(self._believed, device)
         name = target.name.lower()
         if not name.endswith((*CURVE_ENDINGS, ".html")):
             raise ValueError(f"{target.name!r} must end in {', '.join((*CURVE_ENDINGS, RAW_ENDING))} or .html")

@@ -15,7 +15,7 @@ from torchprof_magic.findings import notes, overview
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
-from torchprof_magic.tables import devices, process_groups, steps
+from torchprof_magic.tables import coverage, devices, process_groups, steps
 from torchprof_magic.tables import execution_trace as graph
 from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
 from torchprof_magic.tables.host import host_times
@@ -275,6 +275,14 @@ VIEWS: tuple[View[Trace], ...] = (
         empty="No problems were found.",
         is_counted=True,
         place="about",
+    ),
+    View(
+        name="coverage",
+        sentence="How many launches have the work that they started in the file, in all, per device and per step.",
+        details="The first row is for the whole recording, the first of each device for all steps. Empty if nothing "
+        "was launched.",
+        columns=coverage.COLUMNS,
+        frame=coverage.coverage_table,
     ),
     View(
         name="devices",

@@ -27,7 +27,7 @@ _PHASE_TEXT = {
     "data": "Host time in the iterator of a DataLoader, in a range named after data loading, or in the header of the "
     "loop that makes the steps, where lines were watched.",
     "waiting": "Host time in blocking calls, which `report.waits` lists.",
-    "compile": "Host time in compilation, in the capture of graphs, and in calls that load code for the device.",
+    "compile": "Host time in compilation, in the capture of graphs, and in work that is done once, as loading code.",
     "python": "Host time between ops: Python code, and whatever was not recorded.",
     "idle": "Host time in Python functions that only sleep or wait, where stacks were recorded; and that in which the "
     "thread used no CPU, where this was measured. All phases add up to the step.",

@@ -103,7 +103,7 @@ def test_values_with_braces_are_shown_as_they_are() -> None:
 
 
 def test_the_count_and_the_severity_come_with_the_problem() -> None:
-    found = problem("run.no_kernels", count=3)
+    found = problem("run.no_kernels", count=3, signs="the host made 3 launches")
     assert (found.code, found.severity, found.count) == ("run.no_kernels", "data_loss", 3)
 
 

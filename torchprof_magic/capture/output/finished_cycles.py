@@ -76,6 +76,15 @@ class FinishedCycles:
         """The number of cycles that are not on disk yet."""
         return len(self._waiting)
 
+    @property
+    def cannot_wait(self) -> bool:
+        """Whether a waiting cycle must be saved before another recording begins.
+
+        Kineto converts the times of a device when it exports them, with a clock that the next recording sets anew:
+        exported later, they are all 0.
+        """
+        return any(finished.engine.has_device for finished in self._waiting)
+
     def put(self, finished: Finished) -> None:
         """Add a cycle, to be saved when nothing is being recorded."""
         self._waiting.append(finished)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
+from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 from time import perf_counter_ns, time_ns
@@ -29,6 +31,18 @@ _READINGS = 9
 # A tick of a coarse clock is waited for at most so long; and it is known well enough within so much.
 _MOST_WAIT_NS = 60_000_000
 _GOOD_NS = 20_000
+# So many packages are named.
+_MOST_IMPORTS = 3
+
+
+class Imports(NamedTuple):
+    """How many modules were imported, and the names of the packages that most of them are from."""
+
+    modules: int
+    packages: tuple[str, ...]
+
+
+NO_IMPORTS = Imports(0, ())
 
 
 class _Reading(NamedTuple):
@@ -93,6 +107,7 @@ class ProgramWatch:
         self._is_watched = False
         self._began_ns = 0
         self._cpu_began_ns = 0
+        self._modules_began = 0
         self._cpu = CpuTime()
         self._clock: list[tuple[int, int, int]] = []
         self._unix_ns: int | None = None
@@ -122,6 +137,7 @@ class ProgramWatch:
             self._switch(is_on=is_watched)
         if self.tags is not None:
             self.tags.outermost = 0  # of a forward that was interrupted
+        self._modules_began = len(sys.modules)
         self._began_ns = perf_counter_ns()
         self._cpu_began_ns = self._parts.ask(THREAD_TIME, self._cpu.read_ns, default=0)
 
@@ -136,6 +152,14 @@ class ProgramWatch:
             if self.functions is not None:
                 run(FUNCTIONS, self.functions.end_step, is_recorded)
         return cpu_ns
+
+    def imports_of_step(self) -> Imports:
+        """Return which modules of Python the step that has just ended imported."""
+        count = len(sys.modules) - self._modules_began
+        if count <= 0:
+            return Imports(0, ())
+        added = [name.partition(".")[0] for name in [*sys.modules][-count:]]  # in the order of import
+        return Imports(count, tuple(name for name, _ in Counter(added).most_common(_MOST_IMPORTS)))
 
     def _switch(self, *, is_on: bool) -> None:
         """Begin or end to note, part by part; what has failed is switched off all the same."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.blocking import RULE, blocking_calls
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
     BLOCKED,
+    ONCE,
     STATES,
     WEAK,
     Pieces,
@@ -125,7 +127,7 @@ def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone:
         kept = np.flatnonzero(end > start)
         of, state, cause = host.of[kept], host.state[kept], host.cause[kept]
         if zone == 1:
-            own = np.where(state == BLOCKED, BLOCKED, LAUNCH_CALL)
+            own = np.where((state == BLOCKED) | (state == ONCE), state, LAUNCH_CALL)
         else:
             own = state if zone == 0 else np.full(len(of), LATENCY)
         detail = np.where(plan.fixed[of] >= 0, plan.fixed[of], own)
@@ -162,6 +164,7 @@ def _plan(trace: Trace, gaps: Gaps) -> _Plan:
     fixed[is_queued] = np.where((gaps.end_ns - gaps.start_ns)[is_queued] < SHORT_GAP_NS, QUEUED_SHORT, QUEUED)
     fixed[_is_inside_graph(sources, start, gaps.next_row, call)] = IN_GRAPH
     fixed[(gaps.next_row >= 0) & ~has_call] = NOT_RECORDED
+    fixed[_hides_lost_work(trace, gaps)] = NOT_RECORDED
     return _Plan(
         lane=np.where(
             has_call,
@@ -172,6 +175,15 @@ def _plan(trace: Trace, gaps: Gaps) -> _Plan:
         launched_ns=np.clip(call_end, gaps.start_ns, gaps.end_ns),
         fixed=fixed,
     )
+
+
+def _hides_lost_work(trace: Trace, gaps: Gaps) -> BoolArray:
+    """Return in which gaps work was launched that is not in the file, so that the device may have been busy."""
+    launches = launches_of(trace)
+    lost = launches.is_missing & np.isin(launches.device, (gaps.device, NO_PARENT))
+    launched_ns = trace.events["start_ns"].to_numpy()[launches.row[lost]]
+    first, last = (np.searchsorted(launched_ns, side, side="left") for side in (gaps.start_ns, gaps.end_ns))
+    return last > first
 
 
 def _is_inside_graph(sources: IntArray, start_ns: IntArray, next_row: IntArray, call: IntArray) -> BoolArray:
@@ -215,14 +227,14 @@ CAUSES = {
     "data": "the host waited for the next batch",
     "waiting": "the host was held by a blocking call, which `name` names",
     "compile": "the host compiled code or captured a graph",
-    "initialisation": "the host loaded code for the device or started the driver",
+    "initialisation": "the host did work that is done once: starting the driver, loading code, the first call of an op",
     "communication": "the host took part in a collective of its own",
     "allocation": "the host allocated or freed memory in the driver",
     "op dispatch": "the host ran ops or launched work, one piece at a time",
     "python": "the host ran Python between ops, or something that was not recorded",
     "queued": "the next work was launched already, but the device had not begun it",
     "profiler": "the profiler itself held the host",
-    "unknown": "the file does not say",
+    "unknown": "the file does not say, or lacks work that was launched meanwhile",
 }
 
 
@@ -231,7 +243,7 @@ CAUSE_TITLES = {
     "data": "loading data",
     "waiting": "blocking call",
     "compile": "compiling, capturing",
-    "initialisation": "loading code",
+    "initialisation": "one-time work",
     "communication": "collective on the host",
     "allocation": "driver memory",
     "op dispatch": "launching ops",
@@ -244,6 +256,7 @@ CAUSE_TITLES = {
 
 _CAUSE_OF = {
     "profiler": "profiler",
+    "one-time work": "initialisation",
     "data": "data",
     "compile": "compile",
     "host communication": "communication",

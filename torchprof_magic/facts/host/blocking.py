@@ -15,6 +15,7 @@ from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, dept
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
 from torchprof_magic.model.vendors import (
     COPY_CALL,
+    DEVICE_WAIT,
     FILL_CALL,
     GRAPH_LAUNCH,
     MEMORY_CALL,
@@ -53,7 +54,6 @@ SCHEMA: dict[str, DType] = {
     "device_busy_ns": pl.Int64,
 }
 _PROFILER_FRAME = r"(^|[/\\])torch[/\\](profiler|autograd[/\\]profiler)"
-_DEVICE_WAIT = r"(?i)DeviceSynchronize|synchronizeDevice"
 _NAMES = (
     ("sync", f"({WAITING_CALL})", STREAM_WAIT),
     ("query", f"({QUERY_CALL})", ""),
@@ -145,7 +145,7 @@ def _by_profiler(trace: Trace, nest: HostNest) -> BoolArray:
 
     They are under frames of ``torch.profiler``, or after the last launch and outside of all other events.
     """
-    is_wait = is_named(trace, _DEVICE_WAIT)[nest.row]
+    is_wait = is_named(trace, DEVICE_WAIT)[nest.row]
     waits = np.flatnonzero(is_wait)
     result = np.zeros(len(nest.row), np.bool_)
     is_frame = (trace.events["category"] == "python_function").to_numpy()

@@ -6,18 +6,30 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.host.blocking import blocking_calls
-from torchprof_magic.facts.host.host_nest import HostNest, Segments, host_nest, inherited, lanes_of, segments_of
+from torchprof_magic.facts.host.host_nest import (
+    HostNest,
+    Segments,
+    host_nest,
+    indexes_of,
+    inherited,
+    lanes_of,
+    segments_of,
+)
+from torchprof_magic.facts.host.one_time import one_time_events
 from torchprof_magic.facts.shared import is_named, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nest
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.device.captures import Captures
     from torchprof_magic.model.trace import Trace
 
 # In this order: where several apply, the first one counts.
 STATES = (
     "profiler",
+    "one-time work",
     "blocked",
     "data",
     "compile",
@@ -27,7 +39,7 @@ STATES = (
     "python or other",
     "no host activity",
 )
-PROFILER, BLOCKED, DATA, COMPILE, COMMUNICATION, DISPATCH, RUNTIME_CALL, OTHER, NOTHING = range(len(STATES))
+PROFILER, ONCE, BLOCKED, DATA, COMPILE, COMMUNICATION, DISPATCH, RUNTIME_CALL, OTHER, NOTHING = range(len(STATES))
 # From here on a state does not say what holds the host.
 WEAK = OTHER
 
@@ -83,6 +95,7 @@ def _own_states(trace: Trace) -> IntArray:
     blocked = blocking_calls(trace)
     rows = blocked["row"].to_numpy()
     own[rows] = np.where((blocked["rule"] == "profiler").to_numpy(), PROFILER, BLOCKED)
+    own[one_time_events(trace)] = ONCE
     return own
 
 
@@ -118,7 +131,25 @@ def compile_ranges(trace: Trace) -> IntArray:
 def thread_timelines(trace: Trace) -> dict[int, Timeline]:
     """Return the states over time of every thread, by its lane."""
     host, states = host_nest(trace), host_states(trace)
-    return {lane: _timeline(segments_of(host, rows), states) for lane, rows in lanes_of(host)}
+    found = {lane: _timeline(segments_of(host, rows), states) for lane, rows in lanes_of(host)}
+    captures = captures_of(trace)
+    for lane in np.unique(captures.lane).tolist() if found else ():
+        if lane in found:
+            found[lane] = _with_captures(found[lane], captures, captures.lane == lane, indexes_of(host, captures.row))
+    return found
+
+
+def _with_captures(line: Timeline, captures: Captures, here: BoolArray, cause: IntArray) -> Timeline:
+    """Return the states of a thread with the times of captures in them, where no stronger state is known."""
+    start, end, causes = captures.start_ns[here], captures.end_ns[here], cause[here]
+    time = np.unique(np.concatenate((line.start_ns, start, end)))
+    at = np.searchsorted(line.start_ns, time, side="right") - 1
+    state = np.where(at >= 0, line.state[at], NOTHING)
+    because = np.where(at >= 0, line.cause[at], NO_PARENT)
+    for from_ns, to_ns, event in zip(start.tolist(), end.tolist(), causes.tolist(), strict=True):
+        inside = (time >= from_ns) & (time < to_ns) & (state > COMPILE)
+        state, because = np.where(inside, COMPILE, state), np.where(inside, event, because)
+    return Timeline(time, state, because)
 
 
 def does_more_than_python(timeline: Timeline) -> bool:

@@ -16,6 +16,7 @@ from torchprof_magic.facts.host.host_states import (
     DATA,
     DISPATCH,
     NOTHING,
+    ONCE,
     OTHER,
     PROFILER,
     RUNTIME_CALL,
@@ -43,6 +44,7 @@ SLEEP_NAME = (
 )
 _PHASE_OF_STATE = {
     PROFILER: "idle",
+    ONCE: "compile",
     BLOCKED: "waiting",
     DATA: "data",
     COMPILE: "compile",

@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.host.distortion import LEAST_PLAIN_STEPS, find_distortion
+from torchprof_magic.facts.host.one_time import one_time_spans
 from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Spans
@@ -52,9 +53,11 @@ def joined(*spans: Spans) -> Spans:
 
 
 def within_steps(trace: Trace, spans: Spans) -> Spans:
-    """Return the union of the intervals, clipped to the steps that count."""
+    """Return the union of the intervals, clipped to the steps that count, without work that is done only once."""
     chosen = chosen_steps(trace)
-    return overlap(spans, Spans(chosen.start_ns, chosen.end_ns))
+    inside = overlap(spans, Spans(chosen.start_ns, chosen.end_ns))
+    once = Spans(*one_time_spans(trace))
+    return without(inside, once) if len(once.start_ns) else inside
 
 
 def overlap(spans: Spans, other: Spans) -> Spans:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.facts.device.collectives import collectives_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.device.window import windows_of
@@ -98,7 +99,8 @@ class _Times(NamedTuple):
 
 
 def rank_frames(trace: Trace) -> RankFrames:
-    """Return the frames of one rank."""
+    """Return the frames of one rank, of its recording as far as that can be believed."""
+    trace = believable(trace)
     collectives = collectives_of(trace)
     return RankFrames(
         summary=_summary(trace, collectives),

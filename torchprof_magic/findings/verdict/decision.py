@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from torchprof_magic.facts.device.busy import unknown_device_work
+from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, device_account, host_account
-from torchprof_magic.findings.verdict.doubts import find_doubts
+from torchprof_magic.findings.verdict.diagnosis import words_of_signs
+from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete
+from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.findings.verdict.words import (
     DEVICE_WORDS,
+    HIDDEN_WORDS,
     HOST_WORDS,
     TITLES,
     Span,
     code,
     cut_name,
     described,
-    second_words,
+    no_limit_words,
+    others_words,
 )
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.units import counted, format_ns, format_ratio, printable
@@ -46,8 +51,11 @@ Kind = Literal[
 MOSTLY_WORK = 0.6
 # Below it, the largest other cause is, if it has at least this share.
 LEAST_CAUSE = 0.25
-# A second cause is named from this share on.
+# Nothing is called the limit below this share.
+LEAST_LIMIT = 0.2
+# Every cause is named from this share on.
 LEAST_SECOND = 0.1
+_HOW_TO_RECORD = "Record the activity of the device as well (--activities cpu,cuda) to see what limits the program."
 # Steps without any op have a verdict from this time on; below, nothing happened.
 LEAST_WITHOUT_OPS_NS = 1_000_000
 # On the host alone: Python from this share on, and the optimizer.
@@ -75,9 +83,10 @@ class Verdict:
         share: Its share of the time of the steps that count, between 0 and 1.
         whole_ns: Those steps' time together, which all shares refer to.
         causes: Everything that the steps spend time on, the largest first; adds up to ``whole_ns``.
-        second: The next cause, if it has at least a tenth.
+        second: The next cause that is known, if it has at least a tenth.
         doubts: What makes the verdict doubtful, the gravest first.
-        certainty: sure without doubts, likely with one, otherwise not sure.
+        is_incomplete: Whether work is missing in the steps that count.
+        certainty: sure without doubts, likely with one; not sure with more, or if work is missing.
     """
 
     kind: Kind
@@ -92,11 +101,12 @@ class Verdict:
     causes: tuple[Cause, ...] = ()
     second: Cause | None = None
     doubts: tuple[str, ...] = ()
+    is_incomplete: bool = False
 
     @property
     def certainty(self) -> Literal["sure", "likely", "not sure"]:
         """How sure it is."""
-        return ("sure", "likely", "not sure")[min(len(self.doubts), 2)]
+        return ("sure", "likely", "not sure")[2 if self.is_incomplete else min(len(self.doubts), 2)]
 
     def __str__(self) -> str:
         doubt = f" {self.doubts[0]}" if self.doubts else ""
@@ -109,6 +119,11 @@ def find_verdict(trace: Trace) -> Verdict:
 
     Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides.
     """
+    if (signs := signs_of_device(trace)) is not None:
+        return _say(
+            "GPU not recorded",
+            f"No kernel, copy or fill is in the file, although {words_of_signs(signs)}. {_HOW_TO_RECORD}",
+        )
     has_ops = ops_table(trace).frame.filter(pl.col("kind") != NO_OP).height > 0
     if not has_ops and (trace.has_device or chosen_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS):
         return _nothing(trace)
@@ -174,16 +189,31 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
     causes = account.causes
     outside = {name: causes[name] for name in _DEVICE_KINDS if name not in ("compute", "memory_traffic")}
     worst = max(outside.values(), key=lambda cause: cause.ns)
-    if works + queued >= MOSTLY_WORK or worst.ns < LEAST_CAUSE * account.whole_ns <= works * account.whole_ns:
+    is_at_work = works + queued >= MOSTLY_WORK and works >= LEAST_CAUSE
+    if is_at_work or worst.ns < LEAST_CAUSE * account.whole_ns <= works * account.whole_ns:
         is_moving = causes["memory_traffic"].ns > causes["compute"].ns
         cause = causes["memory_traffic" if is_moving else "compute"]
     else:
         cause = worst
+    if (unclear := _unclear(trace, account, cause)) is not None:
+        return unclear
     kind = _DEVICE_KINDS[cause.kind]
     if kind == "compute" and account.optimizer_ns >= MOSTLY * causes["compute"].ns > 0:
         kind = "optimizer"
     words = DEVICE_WORDS[cause.kind](trace, account, cause)
     return _told(trace, kind, account, cause, words)
+
+
+def _unclear(trace: Trace, account: Account, cause: Cause) -> Verdict | None:
+    """Return that no cause is the limit: the file does not tell what fills the time, or many causes share it."""
+    hidden = {name: account.causes[name] for name in ("unknown", "queued") if name in account.causes}
+    most = max(hidden.values(), key=lambda each: each.ns, default=None)
+    if most is not None and most.ns >= max(cause.ns, LEAST_CAUSE * account.whole_ns):
+        words: tuple[Span, ...] = HIDDEN_WORDS[most.kind](trace, account, most)
+        return _told(trace, "none", account, most, words, title="Not known")
+    if cause.ns >= LEAST_LIMIT * account.whole_ns:
+        return None
+    return _told(trace, "none", account, cause, no_limit_words(account), title="No single limit")
 
 
 def _on_host(trace: Trace, account: Account) -> Verdict:
@@ -264,21 +294,23 @@ def _partly_paused(trace: Trace, account: Account) -> Verdict | None:
     )
 
 
-def _told(trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple[Span, ...]) -> Verdict:
+def _told(
+    trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple[Span, ...], *, title: str = ""
+) -> Verdict:
     """Return the verdict with the place of its cause, the second cause, and the doubts."""
     is_on_device = account.device is not None
     ranked = tuple(sorted((c for c in account.causes.values() if c.ns), key=lambda c: (-c.ns, c.kind)))
     own = {cause.kind} if is_on_device or kind not in ("compute", "dispatch", "memory_traffic") else set(_WORK)
     if cause.kind == "overhead":
         own |= {"python", *_WORK}
-    second = next((c for c in ranked if c.kind not in own | {"queued", "unknown", "profiler"}), None)
-    if second is not None and second.ns < LEAST_SECOND * account.whole_ns:
-        second = None
+    least_ns = LEAST_SECOND * account.whole_ns
+    others = tuple(c for c in ranked if c.kind not in own | {"queued", "profiler"} and c.ns >= least_ns)
+    second = next((c for c in others if c.kind != "unknown"), None)
     doubts = find_doubts(trace)
     return Verdict(
         kind=kind,
-        title=TITLES[kind] if is_on_device or kind != "compute" else "Bound by CPU ops",
-        text=(*words, *(second_words(second, account) if second else ())),
+        title=title or (TITLES[kind] if is_on_device or kind != "compute" else "Bound by CPU ops"),
+        text=(*words, *others_words(others, account)),
         where=described(trace, cause),
         name=cause.name,
         file=cause.file,
@@ -288,6 +320,7 @@ def _told(trace: Trace, kind: Kind, account: Account, cause: Cause, words: tuple
         causes=ranked,
         second=second,
         doubts=doubts,
+        is_incomplete=is_incomplete(trace),
     )
 
 
@@ -295,7 +328,10 @@ _WORK = ("forward", "backward", "optimizer")
 
 
 def _without_steps(trace: Trace) -> Verdict:
-    """Return the op with the most time, for host recordings without steps."""
+    """Return what is done once, if that is most of it, or the op with the most time: for the host without steps."""
+    once = one_time_work(trace)
+    if once.ratio >= MOSTLY:
+        return _mostly_once(trace, once)
     ops = ops_table(trace).frame
     total = float(ops["self_cpu_ns"].sum() or 1)
     # The self time of an annotation is Python or waiting, so it is named only if there is nothing else.
@@ -324,4 +360,26 @@ def _without_steps(trace: Trace) -> Verdict:
         name=top["name"],
         share=share,
         whole_ns=int(total),
+        doubts=find_doubts(trace),
+    )
+
+
+def _mostly_once(trace: Trace, once: OneTime) -> Verdict:
+    """Return that most of a recording without steps is work that is done once."""
+    kind: Kind = "compile" if once.what.startswith("compilation") else "initialisation"
+    whole_ns = chosen_steps(trace).whole_ns
+    return Verdict(
+        kind=kind,
+        title=TITLES[kind],
+        text=(
+            Span(text="Work that is done once takes "),
+            Span(text=f"{format_ns(once.ns)} of {format_ns(whole_ns)}", style="strong"),
+            Span(text=f" ({format_ratio(once.ratio)}): {once.what}, mostly in "),
+            code(cut_name(once.name)),
+            Span(text="."),
+        ),
+        name=once.name,
+        share=once.ratio,
+        whole_ns=whole_ns,
+        doubts=find_doubts(trace),
     )

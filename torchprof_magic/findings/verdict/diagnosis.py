@@ -5,19 +5,27 @@ Only the trace is examined, so the result is the same for a live run and for a f
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.device.believable import as_recorded
+from torchprof_magic.facts.device.coverage import launches_of, loss_of
+from torchprof_magic.facts.device.plausible import impossible_times
+from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import is_named, once_per_trace
-from torchprof_magic.model.intervals import merge
+from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.trace import COLLECTIVE_KEYS, DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_count, format_ns
-from torchprof_magic.model.vendors import GRAPH_LAUNCH, LAUNCH
+from torchprof_magic.model.vendors import GRAPH_LAUNCH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchprof_magic.facts.device.unrecorded import DeviceSigns
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
 
@@ -25,12 +33,18 @@ if TYPE_CHECKING:
 _WORKER_LOADER = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
 # torch.compile puts such ranges around all of its work.
 _COMPILER_RANGE = r"\(dynamo_timed\)$"
+# The ranges of autograd around its nodes.
+_NODE = r"^autograd::engine::evaluate_function: "
+# What each collective must say: its name, elements in and out, their type, and the size of its group.
+_NEEDED = tuple(COLLECTIVE_KEYS.index(key) for key in (*COLLECTIVE_KEYS[:4], "Group size"))
 # A launch that starts at least this many kernels, copies and fills ran a graph.
 _GRAPH_SIZE = 2
 # From this share on, the note about graphs is shown.
 GRAPH_SHARE = 0.5
 # From this ratio on, the overhead of the profiler dominates the times of a report.
 LOUD_RATIO = 1.5
+# Up to so many steps are named one by one.
+_MAX_STEPS_NAMED = 4
 
 
 @once_per_trace
@@ -45,6 +59,9 @@ def diagnose(trace: Trace) -> tuple[Problem, ...]:
         _unseen_workers(trace),
         _compilation(trace),
         _no_kernels(trace),
+        *_losses(trace),
+        *_impossible(trace),
+        *_odd_numbers(trace),
         _graph_launches(trace),
         _distorted(trace),
     )
@@ -74,13 +91,92 @@ def _compilation(trace: Trace) -> Problem | None:
 
 
 def _no_kernels(trace: Trace) -> Problem | None:
-    if trace.events["category"].is_in(DEVICE_CATEGORIES).any():
+    signs = signs_of_device(trace)
+    if signs is None:
         return None
-    calls = trace.events.filter(pl.col("category") == "runtime")
-    launches = _matching(trace, LAUNCH).height if calls.height else 0
-    if launches == 0:
-        return None
-    return problem("run.no_kernels", count=launches)
+    return problem("run.no_kernels", count=max(signs.launches, signs.ops, 1), signs=words_of_signs(signs))
+
+
+def words_of_signs(signs: DeviceSigns) -> str:
+    """Return what tells that the program worked on a device whose work was not recorded."""
+    if signs.launches:
+        return f"the host made {counted(signs.launches, 'launch')}"
+    if signs.ops:
+        return f"{counted(signs.ops, 'op')} ran that only a GPU runs"
+    return "memory of a GPU was allocated" if signs.memory else "the cell moves its work to one"
+
+
+def _losses(trace: Trace) -> Iterator[Problem]:
+    """Yield what says that work of the device is missing."""
+    if not trace.has_device:
+        return
+    found, launches = loss_of(trace), launches_of(trace)
+    where = in_steps(trace, found.steps)
+    if found.missing:
+        yield problem(
+            "run.work_missing",
+            count=found.missing,
+            missing=format_count(found.missing),
+            launches=counted(found.launches, "launch"),
+            steps=where,
+        )
+    if found.short:
+        yield problem("run.graph_work_missing", count=found.short, kernels=counted(found.short, "kernel"), steps=where)
+    if late := int(launches.is_pending.sum()):
+        yield problem("run.work_after_end", count=late, launches=counted(late, "launch"))
+
+
+def in_steps(trace: Trace, numbers: IntArray) -> str:
+    """Return ``, in step 3`` or ``, in 3 of 5 steps``; empty for none."""
+    if len(numbers) == 0:
+        return ""
+    if len(numbers) == 1:
+        return f", in step {numbers[0]}"
+    if len(numbers) <= _MAX_STEPS_NAMED:
+        *others, last = map(str, numbers.tolist())
+        return f", in steps {', '.join(others)} and {last}"
+    return f", in {format_count(len(numbers))} of {counted(trace.steps.height, 'step')}"
+
+
+def _odd_numbers(trace: Trace) -> Iterator[Problem]:
+    """Yield what does not fit together in the numbers of autograd and of collectives."""
+    events = trace.events
+    nodes = events.filter(pl.Series(is_named(trace, _NODE)) & events["sequence"].is_not_null())
+    names = nodes.group_by("cycle", "fwd_thread", "sequence").agg(pl.col("name").n_unique().alias("names"))
+    if shared := names.filter(pl.col("names") > 1).height:
+        yield problem("run.shared_sequence", count=shared)
+    known = events.filter(pl.Series(is_named(trace, r"^record_param_comms$")))["collective"].cast(pl.String)
+    if known.null_count() == len(known):  # files of older versions have none
+        return
+    if count := sum(text is None or _lacks_some(text) for text in known):
+        yield problem("run.collective_unnamed", count=count)
+
+
+def _lacks_some(collective: str) -> bool:
+    values = json.loads(collective)
+    return any(values[at] is None for at in _NEEDED)
+
+
+def _impossible(trace: Trace) -> Iterator[Problem]:
+    """Yield what cannot be in the times of devices, as they are in the file."""
+    found = impossible_times(as_recorded(trace))
+    for clock in found.clocks:
+        yield problem(
+            "run.clock",
+            count=clock.works,
+            device=clock.device,
+            is_off="is ahead of" if clock.ahead_ns > 0 else "is behind",
+            amount=format_ns(abs(clock.ahead_ns)),
+            works=counted(clock.works, "piece"),
+        )
+    for code, broken in (
+        ("run.before_launch", found.before_launch),
+        ("run.after_wait", found.after_wait),
+        ("run.over_next", found.over_next),
+        ("run.over_steps", found.over_steps),
+    ):
+        if broken.works:
+            yield problem(code, count=broken.works, amount=format_ns(broken.most_ns))
 
 
 def _graph_launches(trace: Trace) -> Problem | None:

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from torchprof_magic.facts.device.believable import as_recorded
+from torchprof_magic.facts.device.coverage import loss_of
+from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.findings.verdict.accounts import chosen_steps
+from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
+from torchprof_magic.findings.verdict.diagnosis import in_steps
+from torchprof_magic.findings.verdict.once import one_time_within, one_time_work, work_from_before
+from torchprof_magic.findings.verdict.words import cut_name
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
 
@@ -22,15 +28,53 @@ LOUD_DISTORTION = 1.5
 LOUD_SPREAD = 0.2
 LOUD_TREND = 0.2
 LEAST_STEPS_WITH_TREND = 5
-LOUD_COMPILE = 0.05
+LOUD_ONCE = 0.05
+LOUD_BEFORE = 0.1
+LOUD_HOST = 0.25
+LOUD_IMPORTS = 0.1
+_OF_THE_FILE = ("chrome.", "json.", "file.", "capture.device_stopped")
 LOUD_CROWDING = 0.25
 
 
 def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
-    doubts = (_distorted, _compiled, _crowded, _warming_up, _outliers, _uneven, _few)
+    doubts = (
+        _incomplete, _lost, _impossible, _one_time, _imports, _from_before, _stacks, _distorted, _crowded, _warming_up,
+        _outliers, _uneven, _few,
+    )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
+
+
+def is_incomplete(trace: Trace) -> bool:
+    """Return whether work of the device is missing in the steps that count, or in a recording without steps."""
+    found = loss_of(trace)
+    if not (found.missing or found.short):
+        return False
+    numbers = trace.steps["number"].to_numpy()[chosen_steps(trace).row]
+    return trace.steps.height == 0 or bool(np.isin(numbers, found.steps).any())
+
+
+def _incomplete(trace: Trace) -> str:
+    found = loss_of(trace)
+    if not (found.missing or found.short):
+        return ""
+    what = f"{format_count(found.missing)} of {counted(found.launches, 'launch')} have no work in the file"
+    if not found.missing:
+        what = f"{counted(found.short, 'kernel')} of graphs {'is' if found.short == 1 else 'are'} missing"
+    if is_incomplete(trace):
+        return f"{what} ({format_ratio(found.ratio)}), so the device may have been busier than it seems."
+    left_out = "that step is" if len(found.steps) == 1 else "these steps are"
+    return f"{what}{in_steps(trace, found.steps)}; {left_out} left out."
+
+
+def _impossible(trace: Trace) -> str:
+    found = impossible_times(as_recorded(trace))
+    if found.clocks:
+        worst = max(found.clocks, key=lambda clock: abs(clock.ahead_ns))
+        return f"The clock of the device was off by about {format_ns(abs(worst.ahead_ns))}, which is corrected."
+    count = sum(each.works for each in (found.before_launch, found.after_wait, found.over_next, found.over_steps))
+    return f"The times of {counted(count, 'kernel')} cannot be true; what is impossible was cut off." if count else ""
 
 
 def _distorted(trace: Trace) -> str:
@@ -43,12 +87,41 @@ def _distorted(trace: Trace) -> str:
     )
 
 
-def _compiled(trace: Trace) -> str:
-    steps = steps_table(trace).frame
-    share = float(steps["compile_ns"].sum()) / max(float(steps["dur_ns"].sum()), 1)
-    if share < LOUD_COMPILE:
+def _lost(trace: Trace) -> str:
+    """Return that events of the file were lost on its way here, or before it was written."""
+    found = [each for each in trace.problems if each.severity == "data_loss" and each.code.startswith(_OF_THE_FILE)]
+    return f"Part of the recording is lost: {found[0].message}" if found else ""
+
+
+def _one_time(trace: Trace) -> str:
+    """Return how much of the time is done once, however often the program repeats the rest."""
+    once = one_time_work(trace)
+    if once.ratio < LOUD_ONCE:
         return ""
-    return f"{format_ratio(share)} of the recorded time is compilation or graph capture; record later steps too."
+    what = f", most of it {once.what}" if once.what else ""
+    again = "record later steps too" if trace.steps.height else "record again, now that it is done"
+    return f"{format_ratio(once.ratio)} of the recorded time is work that is done once{what}; {again}."
+
+
+def _stacks(trace: Trace) -> str:
+    """Return that recorded Python calls make Python longer, where it matters and no step tells by how much."""
+    frames = (trace.events["category"] == "python_function").to_numpy()
+    is_known = find_distortion(trace) is not None or (trace.meta.two_pass is not None)
+    account = device_account(trace)
+    if is_known or not frames.any() or (account is not None and account.share("op dispatch", "python") < LOUD_HOST):
+        return ""
+    return "Python calls were recorded (with_stack), which makes Python and the calls of ops take longer than without."
+
+
+def _from_before(trace: Trace) -> str:
+    """Return how much of the device's time goes to work from before the recording."""
+    before = work_from_before(trace)
+    if before.ratio < LOUD_BEFORE:
+        return ""
+    share = f"{format_ratio(before.ratio)} of the time ({format_ns(before.ns)})"
+    if before.is_recorded:
+        return f"For {share} the device ran work that was launched before the recording."
+    return f"For {share} launched work waits although the device idles by the file: it ran what is not in it."
 
 
 def _crowded(trace: Trace) -> str:
@@ -89,10 +162,38 @@ def _outliers(trace: Trace) -> str:
     number, ratio = trace.steps["number"][worst], dur[worst] / max(typical, 1)
     several = len(chosen.outliers) > 1
     rest = f" ({counted(len(chosen.outliers), 'step')} of this kind left out)" if several else "; it is left out"
-    return (
-        f"Step {number} took {format_count(ratio)} times as long as the "
-        f"median{_difference(trace, worst, chosen.row)}{rest}."
-    )
+    more = int(dur[worst] - typical)
+    why = _done_once(trace, worst, more) or _difference(trace, worst, chosen.row)
+    return f"Step {number} took {format_count(ratio)} times as long as the median{why}{rest}."
+
+
+def _done_once(trace: Trace, outlier: int, more_ns: int) -> str:
+    """Return what an outlier did that is done only once, if that is most of its additional time."""
+    start, end = (trace.steps[name].to_numpy()[outlier : outlier + 1] for name in ("start_ns", "end_ns"))
+    once = one_time_within(trace, start, end)
+    if 2 * once.ns >= more_ns:
+        return f", {format_ns(once.ns)} of it for work that is done once: {once.what} ({cut_name(once.name)})"
+    imported = imported_in(trace, outlier)
+    return f", and imported {imported}, which is done once" if imported else ""
+
+
+def imported_in(trace: Trace, step: int) -> str:
+    """Return what a step imported, such as ``214 modules (pandas, ...)``; empty for nothing."""
+    key = trace.steps.select("cycle", "number").row(step)
+    mark = next((mark for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) == key), None)
+    if mark is None or mark.imported == 0:
+        return ""
+    return f"{counted(mark.imported, 'module')} ({', '.join(map(cut_name, mark.imports))})"
+
+
+def _imports(trace: Trace) -> str:
+    """Return that modules were imported in steps that count, of which a good part is Python."""
+    chosen = chosen_steps(trace)
+    frame = steps_table(trace).frame
+    share = frame["python_ns"].to_numpy() / np.maximum(frame["dur_ns"].to_numpy(), 1)
+    found = [imported_in(trace, row) for row in chosen.row.tolist() if share[row] >= LOUD_IMPORTS]
+    found = [each for each in found if each]
+    return f"A step imported {found[0]}, which is done once; record later steps too." if found else ""
 
 
 def _difference(trace: Trace, outlier: int, typical: IntArray) -> str:

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
-from torchprof_magic.facts.shared import is_named
+from torchprof_magic.facts.host.host_states import WRAPPER_NAME
+from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, time_in_steps
+from torchprof_magic.findings.verdict.once import one_time_work
+from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
-from torchprof_magic.model.units import counted, format_ns, format_ratio, short_file
+from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio, short_file
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, GRAPH_LAUNCH
 from torchprof_magic.tables.ops.op_table import ops_table
 from torchprof_magic.tables.waiting.loaders import starved_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from torchprof_magic.model.trace import Trace
 
@@ -34,12 +38,21 @@ TITLES = {
     "dispatch": "Dispatch-bound",
     "python": "Python-bound",
     "compile": "Compiling",
-    "initialisation": "Starting up",
+    "initialisation": "Initialisation",
     "optimizer": "Optimizer-bound",
 }
 # If one launch call of a graph started this share of the device's work, it is named.
 MOSTLY_GRAPHS = 0.5
 MAX_NAME = 64
+# What causes are called in a sentence, where that is not their name.
+_NAMES = {
+    "memory_traffic": "memory traffic",
+    "compute": "computation",
+    "python": "Python",
+    "op dispatch": "op dispatch",
+    "compile": "compilation or graph capture",
+    "unknown": "what the file does not tell",
+}
 # Causes in the account of a device that are named after a kernel.
 _DEVICE_KINDS = ("compute", "memory_traffic", "communication")
 # If the short ops of a step take this share of its optimizer's time, a variant with fewer ops is named.
@@ -141,16 +154,23 @@ def cut_name(name: str) -> str:
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
 
 
-def second_words(cause: Cause, account: Account) -> tuple[Span, ...]:
-    """Return a sentence about the second cause."""
-    kind = {"memory_traffic": "memory traffic", "compute": "computation", "python": "Python"}.get(
-        cause.kind, cause.kind
-    )
-    return (
-        _plain(f" Besides, {kind} takes {format_ratio(cause.ns / max(account.whole_ns, 1))}"),
-        *_in(account, cause),
-        _plain("."),
-    )
+def others_words(causes: Sequence[Cause], account: Account) -> tuple[Span, ...]:
+    """Return a sentence about the other causes, the largest first."""
+    spans: list[Span] = []
+    for number, cause in enumerate(causes):
+        takes = (
+            f"{cause_name(cause)} takes"
+            if number == 0
+            else f"{', and' if cause is causes[-1] else ','} {cause_name(cause)}"
+        )
+        share = format_ratio(cause.ns / max(account.whole_ns, 1))
+        spans += [_plain(f"{' Besides, ' if number == 0 else ''}{takes} {share}"), *_in(account, cause)]
+    return (*spans, _plain(".")) if spans else ()
+
+
+def cause_name(cause: Cause) -> str:
+    """Return what a cause is called in a sentence."""
+    return _NAMES.get(cause.kind, cause.kind)
 
 
 def _data(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -195,9 +215,25 @@ def _inside(cause: Cause) -> tuple[Span, ...]:
     return (_plain(", inside "), code(cause.around)) if cause.around else ()
 
 
-def _compile(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
-    what = "for compilation or graph capture" if cause.kind == "compile" else "while code is loaded for it"
-    return (*_idle_for(account, cause, what), *_in(account, cause), *_inside(cause), _plain("."))
+def _compile(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    what = "for compilation or graph capture"
+    if cause.kind == "initialisation":
+        what = f"for work that is done once: {one_time_work(trace).what}"
+    return (*_idle_for(account, cause, what), *_in(account, cause), *_inside(cause), _plain("."), *_captured(trace))
+
+
+def _captured(trace: Trace) -> tuple[Span, ...]:
+    """Return how many launches ran nothing, because they were captured."""
+    launches = launches_of(trace)
+    if not (captured := int(launches.is_captured.sum())):
+        return ()
+    ran = int((launches.events > 0).sum())
+    return (
+        _plain(
+            f" {counted(captured, 'launch')} {'was' if captured == 1 else 'were'} captured into a graph, "
+            f"{format_count(ran)} ran."
+        ),
+    )
 
 
 def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -211,23 +247,52 @@ def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]
 
 
 def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
-    kernels = top_kernels(trace)
+    operations, kernels = top_operations(trace), top_kernels(trace)
     return (
         _plain("The device is busy "),
         amount(account, account.busy_ns),
         _plain(_share(account, account.busy_ns)),
-        *(
-            span
-            for index, (name, ratio) in enumerate(kernels)
-            for span in (
-                _plain(": " if index == 0 else ", then "),
-                code(short_name(name), name),
-                _plain(f" takes {format_ratio(ratio)} of its work" if index == 0 else f" {format_ratio(ratio)}"),
-            )
-        ),
+        *_in_turn(": ", operations, takes=_TAKES, are_kernels=False),
+        *_in_turn("; by kernel " if operations else ": ", kernels, takes="" if operations else _TAKES),
         _plain("."),
         *_graphs(trace),
     )
+
+
+# A name takes a share, in words; the next ones only have theirs.
+_TAKES = " takes {} of its work"
+
+
+def _in_turn(
+    before: str, shares: Sequence[tuple[str, float]], *, takes: str, are_kernels: bool = True
+) -> Iterator[Span]:
+    """Yield names with their shares of the device's work, the largest first."""
+    for index, (name, ratio) in enumerate(shares):
+        yield _plain(before if index == 0 else ", then ")
+        yield code(short_name(name), name) if are_kernels else code(cut_name(name))
+        yield _plain((takes if index == 0 and takes else " {}").format(format_ratio(ratio)))
+
+
+@once_per_trace
+def top_operations(trace: Trace) -> list[tuple[str, float]]:
+    """Return the two ops with the most device time in the chosen steps and their shares of it; empty if none has half.
+
+    An op has the work that it launched itself. Without the ops of at least half of the work, the largest would mislead.
+    """
+    events = trace.events
+    work = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    call = launch_sources(trace).astype(np.int64)[work]
+    is_op = (events["category"] == "cpu_op").to_numpy() & ~is_named(trace, WRAPPER_NAME)
+    parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
+    op = np.append(nearest_marked(parent, depth, is_op), NO_PARENT)[np.append(parent, NO_PARENT)[call]]
+    op = np.where(call >= 0, op, NO_PARENT)
+    ns = time_in_steps(trace, events["start_ns"].to_numpy()[work], events["dur_ns"].to_numpy()[work])
+    whole = max(int(ns.sum()), 1)
+    if 2 * int(ns[op >= 0].sum()) < whole:
+        return []
+    sums = pl.DataFrame({"name": events["name"].gather(op[op >= 0]).cast(pl.String), "ns": ns[op >= 0]})
+    rows = sums.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False]).head(2).rows()
+    return [(name, ns / whole) for name, ns in rows if ns]
 
 
 def top_kernels(trace: Trace) -> list[tuple[str, float]]:
@@ -279,6 +344,33 @@ DEVICE_WORDS: dict[str, Words] = {
     "op dispatch": _dispatch,
     "python": _python,
 }
+
+
+def _unknown(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (
+        *_idle_for(account, cause, "while the file does not say what the host does"),
+        _plain("."),
+        _plain("" if trace.meta.has_stacks else " Recording Python calls (--stack) would tell."),
+        *_captured(trace),
+    )
+
+
+def _queued(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    why = "with work launched that it does not begin: it runs what is not in the file, or waits for another device"
+    return (*_idle_for(account, cause, why), _plain(". Recording the whole program, and all devices, would tell."))
+
+
+HIDDEN_WORDS: dict[str, Words] = {"unknown": _unknown, "queued": _queued}
+
+
+def no_limit_words(account: Account) -> tuple[Span, ...]:
+    """Return that no cause takes enough of the time to be called its limit."""
+    return (
+        _plain("No cause takes a fifth of "),
+        Span(text=format_ns(account.whole_ns / account.steps), style="strong"),
+        _plain(f"{' per step' if account.has_steps else ''}; the device is busy "),
+        _plain(f"{format_ratio(account.busy_ns / max(account.whole_ns, 1))} of it."),
+    )
 
 
 def _host(what: str, after: str = "") -> Words:

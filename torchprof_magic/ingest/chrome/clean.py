@@ -23,6 +23,8 @@ LONGEST_NS = 30 * 24 * 3600 * 10**9
 LARGEST_BYTES = 2**50
 # Process and thread ids, names of threads and kinds of arrows; a lane is shown as "thread" and its id.
 MAX_LABEL_CHARS = MAX_TEXT - len("thread ")
+# Events at the time 0 begin a recording only if others follow within this time.
+ZERO_GAP_NS = 1_000_000
 _JSON_COLUMNS = ("shapes", "dtypes", "concrete_inputs", "call_stack", "launch_config", "collective", "script_modules")
 _LABELS = {
     "places": ("pid", "tid", "cat"),
@@ -41,6 +43,7 @@ _CONTROL = r"[\x08\x0c\n\r\t]"
 def cleaned(columns: Columns, findings: Findings) -> Columns:
     """Return the columns of one file without implausible events, with B and E events paired into spans."""
     middle_ns = _middle_ns(columns)
+    columns = columns._replace(spans=_without_lost_times(columns.spans, findings))
     spans = _believable(columns.spans, "start_ns", middle_ns, findings)
     bounds = _believable(columns.bounds, "start_ns", middle_ns, findings)
     memory = _believable(columns.memory, "time_ns", middle_ns, findings)
@@ -62,6 +65,20 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
         for name, labels in _LABELS.items()
     }
     return columns._replace(**labelled)
+
+
+def _without_lost_times(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """Return the spans without those at the time 0 that last 0, where everything else is far later.
+
+    Profilers write zeros for times that were lost. Left in, they would begin the recording and look like work.
+    """
+    is_zero = (spans["start_ns"] == 0) & (spans["dur_ns"] == 0)
+    if not is_zero.any():
+        return spans
+    first = spans["start_ns"].filter(~is_zero).min()
+    if not isinstance(first, int) or first < ZERO_GAP_NS:
+        return spans
+    return _kept(spans, pl.lit((~is_zero).fill_null(value=True)), "chrome.zero_time", findings)
 
 
 def _middle_ns(columns: Columns) -> int | None:

@@ -21,6 +21,7 @@ from torchprof_magic.ingest.chrome.columns import (
     raw_text,
 )
 from torchprof_magic.ingest.chrome.counters import COUNTER_COLUMNS, counter_columns
+from torchprof_magic.ingest.chrome.event_waits import EventWaits
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.schema import COUNTER, NO_ARGS, NO_RAW, Args, Event
 from torchprof_magic.model.trace import CATEGORY, CONVOLUTIONS, MEMORY_SCHEMA, TEXT
@@ -163,6 +164,7 @@ class ColumnBuilder:
         self._frames: dict[str, list[pl.DataFrame]] = defaultdict(list)
         self._batch: list[Event] = []
         self._event_count = 0  # in all earlier batches
+        self._event_waits = EventWaits()
 
     def add(self, events: list[Event], read_counters: Callable[[], list[CounterEvent]]) -> None:
         """Add the columns of one batch, or none of them when it raises ``InexactError``.
@@ -179,6 +181,7 @@ class ColumnBuilder:
         ]
         if any(phase == COUNTER for _, phase in groups):
             added.append(("counters", counter_columns(read_counters(), self._found)))
+        self._event_waits.add(groups.get(("other", "X"), []), groups.get(("runtime", "X"), []))
         for name, frame in added:
             self._frames[name].append(frame)
         self._event_count += len(events)
@@ -223,6 +226,7 @@ class ColumnBuilder:
 
     def finish(self) -> Columns:
         """Return the columns of all batches."""
+        self._event_waits.finish(self._findings)
         category, cat, pid, tid, device, stream = zip(*self._places, strict=True) if self._places else [()] * 6
         frames = self._frames
         return Columns(

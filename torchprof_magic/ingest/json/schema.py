@@ -52,6 +52,8 @@ class Args(Struct, gc=False):
     group_size: Raw = field(name="Group size", default=NO_RAW)
     group_ranks: Raw = field(name="Process Group Ranks", default=NO_RAW)
     collective_number: Raw = field(name="Seq", default=NO_RAW)
+    sync_kind: Number = field(name="cuda_sync_kind", default=None)
+    waits_for: Number = field(name="wait_on_cuda_event_record_corr_id", default=None)
     name: Number = None
     labels: Number = None
 

@@ -161,3 +161,21 @@ def test_advice_does_not_tell_to_leave_out_details_that_were_not_recorded() -> N
     (alone,), (apart,) = diagnose(slow), diagnose(replace(slow, meta=replace(slow.meta, two_pass=two_pass)))
     assert "or record without --stack and --shapes" in alone.fix
     assert "record without" not in apart.fix
+
+
+def test_nodes_of_one_thread_that_share_a_sequence_number_are_counted() -> None:
+    def node(name: str, at: float, number: int, thread: int = 1) -> dict[str, Any]:
+        ids = {"Sequence number": number, "Fwd thread id": thread}
+        return span(f"autograd::engine::evaluate_function: {name}", at, 5, **ids)
+
+    assert codes(make_trace(node("MulBackward0", 0, 3), node("AddBackward0", 10, 3))) == {"run.shared_sequence": 1}
+    assert codes(make_trace(node("MulBackward0", 0, 3), node("MulBackward0", 10, 3))) == {}
+    assert codes(make_trace(node("MulBackward0", 0, 3), node("AddBackward0", 10, 3, thread=2))) == {}
+
+
+def test_collectives_that_lack_what_others_say_are_counted() -> None:
+    whole = {"Collective name": "allreduce", "In msg nelems": 4, "Out msg nelems": 4, "dtype": "Float", "Group size": 2}
+    part = {key: value for key, value in whole.items() if key != "Group size"}
+    calls = [span("record_param_comms", 10 * n, 5, **args) for n, args in enumerate((whole, part, {}))]
+    assert codes(make_trace(*calls)) == {"run.collective_unnamed": 2}
+    assert codes(make_trace(*calls[2:])) == {}  # older versions of torch say nothing

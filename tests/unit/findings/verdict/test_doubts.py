@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
-from support import annotation, make_trace, span
+from support import annotation, frame, kernel, launch, make_trace, span
 
+from torchprof_magic.facts.device.believable import believable
+from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.findings.verdict.doubts import find_doubts
+from torchprof_magic.model.meta import StepMark
 
 
 def doubts(*lengths_us: int) -> list[str]:
@@ -70,3 +74,68 @@ def test_even_steps_leave_no_doubt() -> None:
 def test_steps_that_become_shorter_say_that_the_warm_up_was_not_over() -> None:
     (doubt, *_) = doubts(140, 130, 120, 112, 105, 100)
     assert doubt == "Steps became 24.1 % shorter during the recording, so the warm-up was not over."
+
+
+def launches_in_steps(*lost: int) -> list[dict[str, Any]]:
+    """Five steps of 100 us, each with a launch and its kernel, unless that is lost, and a wait for it."""
+    events: list[dict[str, Any]] = []
+    for number in range(1, 6):
+        at = 100 * number
+        events += [annotation(f"ProfilerStep#{number}", at, 100), span("aten::mm", at, 50), launch(at + 5, 5, number)]
+        events.append(span("cudaDeviceSynchronize", at + 90, 8, cat="cuda_runtime", correlation=number + 50))
+        if number not in lost:
+            events.append(kernel("gemm", at + 15, 70, number))
+    return events
+
+
+def test_steps_that_miss_work_are_left_out_and_named() -> None:
+    verdict = find_verdict(believable(make_trace(*launches_in_steps(2, 4))))
+    assert verdict.doubts == ("2 of 5 launches have no work in the file, in steps 2 and 4; these steps are left out.",)
+    assert (verdict.certainty, verdict.whole_ns) == ("likely", 300_000)
+
+
+def test_a_verdict_of_steps_that_all_miss_work_is_not_sure() -> None:
+    verdict = find_verdict(make_trace(*launches_in_steps(1, 2, 3, 4, 5)[:], kernel("other", 560, 5, 999)))
+    assert verdict.doubts[0].startswith("5 of 5 launches have no work in the file (100 %), so the device may have been")
+    assert verdict.certainty == "not sure"
+
+
+def test_a_clock_that_was_off_is_a_doubt_although_it_is_set_right() -> None:
+    moved = [
+        event | {"ts": event["ts"] - 5_000} if event["cat"] == "kernel" else event for event in launches_in_steps()
+    ]  # type: ignore[operator]
+    (doubt,) = find_doubts(make_trace(*moved))
+    assert doubt == "The clock of the device was off by about 5 ms, which is corrected."
+
+
+def test_an_outlier_says_what_it_did_only_once() -> None:
+    steps = [(0, 90_000), (100_000, 1_000), (110_000, 1_000), (120_000, 1_000)]
+    events = [
+        event
+        for number, (at, dur) in enumerate(steps)
+        for event in (annotation(f"ProfilerStep#{number}", at, dur + 100), span("aten::conv2d", at, dur))
+    ]
+    (doubt,) = find_doubts(make_trace(*events))
+    assert "90 ms of it for work that is done once: the first call of an op (aten::conv2d); it is left out." in doubt
+
+
+def test_a_step_that_imported_modules_says_so() -> None:
+    trace = make_trace(*(annotation(f"ProfilerStep#{n}", at, dur) for n, at, dur in IMPORTING), span("aten::mm", 0, 1))
+    marks = tuple(
+        StepMark(number=n, cycle=0, is_complete=True, imported=90 * (n == 0), imports=("pandas",) * (n == 0))
+        for n in range(4)
+    )
+    (doubt,) = find_doubts(replace(trace, meta=replace(trace.meta, recorded_steps=marks)))
+    assert doubt.endswith(
+        "times as long as the median, and imported 90 modules (pandas), which is done once; it is left out."
+    )
+    few = replace(trace, steps=trace.steps.head(1), meta=replace(trace.meta, recorded_steps=marks))
+    assert find_doubts(few)[0] == ("A step imported 90 modules (pandas), which is done once; record later steps too.")
+
+
+IMPORTING = ((0, 0, 90_000), (1, 90_000, 100), (2, 90_100, 100), (3, 90_200, 100))
+
+
+def test_recorded_python_calls_are_a_doubt_where_the_host_is_the_limit() -> None:
+    (doubt,) = find_doubts(make_trace(span("aten::mm", 0, 90), frame("model.py(3): forward", 0, 100)))
+    assert doubt.startswith("Python calls were recorded (with_stack)")

@@ -34,7 +34,7 @@ STEP = annotation("ProfilerStep#0", 0, 100)
         (
             [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 85, correlation=1)],
             "Compute-bound",
-            "85 µs of 100 µs per step (85 %): k takes 100 % of its work",
+            "85 µs of 100 µs per step (85 %): aten::mm takes 100 % of its work; by kernel k 100 %.",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def device_work(busy_us: float) -> list[Event]:
     ("busy_us", "title", "evidence"),
     [
         (20, "Dispatch-bound", "The device is busy 20 %"),
-        (95, "Compute-bound", "95 µs of 100 µs (95 %): gemm takes 98.9 % of its work"),
+        (95, "Compute-bound", "95 µs of 100 µs (95 %): aten::mm takes 98.9 % of its work; by kernel gemm 98.9 %"),
     ],
 )
 def test_without_steps_the_busy_share_of_the_device_decides(busy_us: float, title: str, evidence: str) -> None:
@@ -286,8 +286,11 @@ def test_a_piece_of_text_is_short_if_it_is_the_name_of_a_kernel() -> None:
 def test_kernels_in_a_verdict_are_called_as_in_the_views_and_in_its_text_by_their_names() -> None:
     events = [span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel(GEMM, 10, 60, correlation=1)]
     verdict = find_verdict(make_trace(STEP, *events, launch(6, 1, correlation=2), kernel(ADD, 70, 20, correlation=2)))
-    assert "gemm bf16 128x64 · cutlass nn takes 75 % of its work, then add f32 · vectorized 25 %." in short(verdict)
-    assert ": Kernel2 takes 75 % of its work, then vectorized_elementwise_kernel · add 25 %." in str(verdict)
+    assert "by kernel gemm bf16 128x64 · cutlass nn 75 %, then add f32 · vectorized 25 %." in short(verdict)
+    assert (
+        ": aten::mm takes 100 % of its work; by kernel Kernel2 75 %, then vectorized_elementwise_kernel · add 25 %."
+        in str(verdict)
+    )
 
 
 def test_a_kernel_that_is_a_second_cause_is_short_too_and_the_name_of_an_op_is_not() -> None:

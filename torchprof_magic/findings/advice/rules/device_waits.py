@@ -57,9 +57,9 @@ def pageable_copy(trace: Trace) -> list[Advice]:
     ops = _called(trace, calls)
     found = []
     for file, line, rows in by_place(trace, np.unique(np.where(ops >= 0, ops, calls))):
-        spans = spans_of(trace, rows)
-        inside = critical(trace, spans)
         mine = np.isin(np.where(ops >= 0, ops, calls), rows)
+        spans = spans_of(trace, np.union1d(calls[mine], _waits_in(trace, rows)))
+        inside = critical(trace, spans)
         idle_ns = ns_in_steps(trace, inside)
         size = float(trace.events["bytes"].gather(copies[mine]).fill_null(0).sum()) / max(_steps(trace), 1)
         found.append(
@@ -79,6 +79,12 @@ def pageable_copy(trace: Trace) -> list[Advice]:
             )
         )
     return found
+
+
+def _waits_in(trace: Trace, ops: IntArray) -> IntArray:
+    """Return the waits for a copy in some ops: what else an op does there, as starting the driver, is no copy."""
+    waits = blocking_calls(trace).filter(pl.col("rule").is_in(("sync", "copy")))["row"].to_numpy().astype(np.int64)
+    return waits[np.isin(_called(trace, waits), ops)]
 
 
 def sync_in_loop(trace: Trace) -> list[Advice]:

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support import allocation, kernel, launch, make_trace, span
+
+from torchprof_magic.facts.device.unrecorded import signs_of_device
+from torchprof_magic.findings.verdict.decision import find_verdict
+from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.trace import Trace
+
+OP = span("aten::mm", 0, 50)
+
+
+def with_cell(trace: Trace, source: str, *devices: str) -> Trace:
+    cell = CellSource(label="In [1]", source=source)
+    return replace(trace, meta=replace(trace.meta, cell=cell, device_names=devices))
+
+
+@pytest.mark.parametrize(
+    ("trace", "why"),
+    [
+        (make_trace(OP, launch(10, 2, 1)), "the host made 1 launch"),
+        (make_trace(OP, span("aten::cudnn_convolution", 60, 5)), "1 op ran that only a GPU runs"),
+        (make_trace(OP, allocation(5, 64, device=1)), "memory of a GPU was allocated"),
+        (with_cell(make_trace(OP), "model.cuda()", "NVIDIA H100"), "the cell moves its work to one"),
+    ],
+)
+def test_a_gpu_that_was_not_recorded_is_no_program_of_the_cpu(trace: Trace, why: str) -> None:
+    verdict = find_verdict(trace)
+    assert (verdict.kind, verdict.title) == ("none", "GPU not recorded")
+    assert why in str(verdict)
+
+
+def test_a_program_of_the_cpu_shows_no_sign_of_a_device() -> None:
+    assert signs_of_device(make_trace(OP, span("aten::cudnn_is_acceptable", 60, 5))) is None
+    assert signs_of_device(with_cell(make_trace(OP), "x = x.cuda() if torch.cuda.is_available() else x")) is None
+    assert signs_of_device(make_trace(allocation(5, 64, device=1))) is None  # a curve of memory alone
+
+
+def test_a_device_that_was_recorded_needs_no_sign() -> None:
+    assert signs_of_device(make_trace(OP, launch(10, 2, 1), kernel("gemm", 20, 5, 1))) is None

@@ -1,0 +1,196 @@
+"""Work that a program does only once: starting the driver, loading kernels, imports, the first call of an op.
+
+It fills recordings that were made without a warm-up, and nothing of it is saved by making a step faster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.captures import captures_of
+from torchprof_magic.facts.device.launches import launching_calls
+from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.intervals import BoolArray, IntArray, merge
+from torchprof_magic.model.vendors import COPY_CALL, DRIVER_CALL, LAUNCH, MEMORY_CALL, QUEUE_CALL, WAITING_CALL
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+# Importing a module, and fetching a batch from worker processes, whose first one waits for them to start.
+IMPORT_NAME = r"<frozen importlib\._bootstrap>\([0-9]+\): _find_and_load$"
+WORKER_FETCH = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
+# Ops that only stand around others.
+_AROUND = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|Backward[0-9]*$|^## "
+# The first of several is done once if it takes this long, and this many times as long as the others.
+LONG_CALL_NS = 1_000_000
+LONG_OP_NS = 10_000_000
+MANY_TIMES = 20
+# What an op may take for each piece of work that it launches.
+LONG_LAUNCH_NS = 5_000_000
+# In the first of at least so many steps, an op is done once if it takes this many times as long as it usually does in
+# the others, and this many times as long as the longest of them: a busy machine makes single ops longer.
+LEAST_STEPS = 3
+FIRST_STEP_TIMES = 10
+LONGEST_TIMES = 3
+# What is called only once has nothing to compare it with, so it must take longer.
+LONG_SINGLE_NS = 100_000_000
+
+
+@once_per_trace
+def one_time_spans(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Return the disjoint times in which some thread does work that is done once, or captures a graph."""
+    set_up = blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()
+    rows = np.union1d(np.flatnonzero(one_time_events(trace)), set_up).astype(np.int64)
+    start, dur = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
+    captures = captures_of(trace)
+    return merge(np.append(start, captures.start_ns), np.append(start + dur, captures.end_ns))
+
+
+@once_per_trace
+def one_time_events(trace: Trace) -> BoolArray:
+    """Return which events are work that is done once, with everything in them.
+
+    They are imports; launches of a kernel that take 1 ms or more the first time; calls, ops and fetches that take 20
+    times as long the first time as later, ops without what they wait for; and ops of the first step that no other step
+    has, or that take 10 times as long there as at the same place in others. Without steps and in the first one, so are
+    ops that take 5 ms for each piece of work that they launch.
+    """
+    events = trace.events
+    dur = events["dur_ns"].to_numpy()
+    of = {
+        name: (events["category"] == name).to_numpy()
+        for name in ("runtime", "cpu_op", "user_annotation", "python_function")
+    }
+    found = of["python_function"] & is_named(trace, IMPORT_NAME)
+    found |= _first_launches(trace, of["runtime"])
+    others = is_named(trace, f"({LAUNCH})|({COPY_CALL})|({WAITING_CALL})|({QUEUE_CALL})")
+    calls = of["runtime"] & ~others & is_named(trace, DRIVER_CALL)
+    calls[blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()] = False  # known as such
+    is_memory = calls & is_named(trace, MEMORY_CALL)
+    found |= _much_longer_first(trace, calls & ~is_memory, dur, LONG_CALL_NS, LONG_CALL_NS)
+    found |= _much_longer_first(trace, is_memory, dur, LONG_SINGLE_NS, LONG_SINGLE_NS)
+    fetches = of["cpu_op"] | of["user_annotation"]
+    fetches &= is_named(trace, WORKER_FETCH)
+    found |= _much_longer_first(trace, fetches, dur, LONG_OP_NS, None)
+    if trace.has_device:
+        ops = of["cpu_op"] & ~is_named(trace, _AROUND)
+        ops &= ~captures_of(trace).holds(events["cycle"].to_numpy(), events["start_ns"].to_numpy())
+        found |= _much_longer_first(trace, ops, _without_waits(trace), LONG_OP_NS, LONG_SINGLE_NS)
+        found |= _slow_to_launch(trace, ops)
+    found |= _only_in_the_first_step(trace)
+    found.flags.writeable = False
+    return found
+
+
+def _slow_to_launch(trace: Trace, is_op: BoolArray) -> BoolArray:
+    """Return which ops, in the first step or without steps, take far longer for what they launch than calling costs.
+
+    They look for an algorithm, or compile or load code. Ops that launch nothing compute on the host.
+    """
+    events, steps = trace.events, trace.steps
+    found = np.zeros(events.height, np.bool_)
+    host_ns = _without_waits(trace)
+    end_ns = int(steps["end_ns"][0]) if steps.height else np.iinfo(np.int64).max
+    start, lane = (events[name].to_numpy().astype(np.int64) for name in ("start_ns", "lane"))
+    rows = np.flatnonzero(is_op & (host_ns >= LONG_OP_NS) & (start < end_ns))
+    calls = launching_calls(trace).row
+    for row in rows.tolist():
+        inside = (lane[calls] == lane[row]) & (start[calls] >= start[row])
+        launches = int((inside & (start[calls] < start[row] + events["dur_ns"][row])).sum())
+        found[row] = launches > 0 and host_ns[row] >= LONG_LAUNCH_NS * launches
+    return found
+
+
+def _only_in_the_first_step(trace: Trace) -> BoolArray:
+    """Return which of the program's ops in the first step are not, or far shorter, in the same place of the others."""
+    events, steps = trace.events, trace.steps
+    found = np.zeros(events.height, np.bool_)
+    if steps.height < LEAST_STEPS:
+        return found
+    is_op = (events["category"] == "cpu_op").to_numpy() & ~is_named(trace, _AROUND)
+    parent = events["parent"].to_numpy()
+    rows = np.flatnonzero(is_op & ~np.append(is_op, False)[parent])
+    start, dur = events["start_ns"].to_numpy()[rows], events["dur_ns"].to_numpy()[rows]
+    at = np.searchsorted(steps["start_ns"].to_numpy(), start, side="right") - 1
+    inside = (at >= 0) & (start < steps["end_ns"].to_numpy()[at])
+    rows, at, dur = rows[inside], at[inside], dur[inside]
+    if not (dur[at == 0] >= LONG_CALL_NS).any():
+        return found
+    name, lane = (events[key].to_physical().to_numpy().astype(np.int64)[rows] for key in ("name", "lane"))
+    frame = pl.DataFrame({"row": rows, "step": at, "name": name, "lane": lane, "dur": dur})
+    frame = frame.with_columns(pl.int_range(pl.len()).over("step", "name", "lane").alias("place"))
+    key = ["name", "lane", "place"]
+    later = (
+        frame.filter(pl.col("step") > 0)
+        .group_by(key)
+        .agg(pl.col("dur").median().alias("usual"), pl.col("dur").max().alias("most"))
+    )
+    first = frame.filter((pl.col("step") == 0) & (pl.col("dur") >= LONG_CALL_NS)).join(later, on=key, how="left")
+    dur_ns, usual_ns, most_ns = pl.col("dur"), pl.col("usual"), pl.col("most")
+    is_longer = (dur_ns >= FIRST_STEP_TIMES * usual_ns) & (dur_ns >= LONGEST_TIMES * most_ns)
+    longer = first.filter(usual_ns.is_null() | is_longer)
+    found[longer["row"].to_numpy()] = True
+    return found
+
+
+def _first_launches(trace: Trace, is_call: BoolArray) -> BoolArray:
+    """Return which slow launches are the first of a kernel, whose code the driver loads then."""
+    found = np.zeros(trace.events.height, np.bool_)
+    slow = blocking_calls(trace).filter((pl.col("rule") == "slow launch") & (pl.col("dur_ns") >= LONG_CALL_NS))
+    if slow.height == 0:
+        return found
+    links = trace.flows.filter(pl.col("kind") == "launch")
+    source, target = links["source"].to_numpy(), links["target"].to_numpy()
+    name = trace.events["name"].to_physical().to_numpy().astype(np.int64)
+    order = np.argsort(trace.events["start_ns"].to_numpy()[source], kind="stable")
+    _, first = np.unique(name[target[order]], return_index=True)
+    loads = np.zeros(trace.events.height, np.bool_)
+    loads[source[order[first]]] = True
+    has_work = np.zeros(trace.events.height, np.bool_)
+    has_work[launching_calls(trace).row] = True
+    loads |= is_call & ~has_work  # of a capture, say: what it would have run is not known
+    rows = slow["row"].to_numpy()
+    found[rows] = loads[rows]
+    return found
+
+
+def _without_waits(trace: Trace) -> IntArray:
+    """Return how long each event lasts without the blocking calls in it."""
+    events = trace.events
+    waits = blocking_calls(trace).filter(~pl.col("rule").is_in(("init", "slow launch")))
+    dur = events["dur_ns"].to_numpy().astype(np.int64)
+    parent = events["parent"].to_numpy().astype(np.int64)
+    above, ns = parent[waits["row"].to_numpy()], waits["dur_ns"].to_numpy()
+    while (above >= 0).any():
+        dur = dur - sum_by(above, ns, len(dur))
+        above = np.where(above >= 0, parent[above], -1)
+    return dur
+
+
+def _much_longer_first(
+    trace: Trace, which: BoolArray, dur: IntArray, least_ns: int, single_ns: int | None
+) -> BoolArray:
+    """Return which events are the first of their name and take far longer than the later ones.
+
+    Those without a later one must take ``single_ns``; by ``None`` they do not count.
+    """
+    found = np.zeros(len(which), np.bool_)
+    long = np.flatnonzero(which & (dur >= least_ns))
+    if len(long) == 0:
+        return found
+    name = trace.events["name"].to_physical().to_numpy()
+    start = trace.events["start_ns"].to_numpy()
+    for one in np.unique(name[long]).tolist():
+        same = np.flatnonzero(which & (name == one))
+        first = same[start[same].argmin()]
+        rest = dur[same[same != first]]
+        if len(rest) == 0:
+            found[first] = single_ns is not None and dur[first] >= single_ns
+        else:
+            found[first] = dur[first] >= max(MANY_TIMES * float(np.median(rest)), least_ns)
+    return found

@@ -1,0 +1,127 @@
+"""How much of the time is no part of what the program repeats: work that is done once, and work from before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.device.captures import captures_of
+from torchprof_magic.facts.device.coverage import work_without_launch
+from torchprof_magic.facts.device.idle_pieces import LATENCY, QUEUED, idle_pieces
+from torchprof_magic.facts.device.launches import launching_calls
+from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.host_states import COMPILE_NAME
+from torchprof_magic.facts.host.one_time import IMPORT_NAME, WORKER_FETCH, one_time_events, one_time_spans
+from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.findings.verdict.accounts import chosen_steps
+from torchprof_magic.model.intervals import covered_ns, merge
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.vendors import LAUNCH, SETUP_CALL
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+# A device that does nothing, with work queued for this long, is busy with work that is not in the file.
+LEAST_HIDDEN_NS = 1_000_000
+CAPTURE = "compilation or graph capture"
+# What an event that is done once is called, by its name and category.
+_KINDS = (
+    (IMPORT_NAME, "python_function", "imports"),
+    (WORKER_FETCH, "", "starting worker processes"),
+    (COMPILE_NAME, "", CAPTURE),
+    (LAUNCH, "runtime", "loading kernels at their first launch"),
+    (SETUP_CALL, "runtime", "loading code for the device"),
+    ("", "runtime", "starting the driver"),
+    ("", "", "the first call of an op"),
+)
+
+
+class OneTime(NamedTuple):
+    """How much of the steps that count, or of the recording, is done once; what most of it is, and its name."""
+
+    ns: int
+    ratio: float
+    what: str = ""
+    name: str = ""
+
+
+@once_per_trace
+def one_time_work(trace: Trace) -> OneTime:
+    """Return how much of the steps that count goes to work that is done once, compilation and the capture of graphs."""
+    chosen = chosen_steps(trace)
+    return one_time_within(trace, chosen.start_ns, chosen.end_ns)
+
+
+def one_time_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> OneTime:
+    """Return how much of some disjoint intervals goes to such work."""
+    events, whole_ns = trace.events, max(int((end_ns - start_ns).sum()), 1)
+    is_host = ~events["category"].is_in((*DEVICE_CATEGORIES, "runtime")).to_numpy()
+    named = is_host & is_named(trace, COMPILE_NAME)
+    named |= one_time_events(trace)
+    named[blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()] = True
+    rows = np.flatnonzero(named)
+    start, dur = (events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
+    once = one_time_spans(trace)
+    from_ns, to_ns = merge(np.append(once[0], start), np.append(once[1], start + dur))
+    ns = int(covered_ns(from_ns, to_ns, start_ns, end_ns).sum())
+    if ns == 0:
+        return OneTime(0, 0.0)
+    captures = captures_of(trace)
+    inside = covered_ns(start_ns, end_ns, start, start + dur)
+    captured = covered_ns(start_ns, end_ns, captures.start_ns, captures.end_ns)
+    if inside.max(initial=0) <= captured.max(initial=0):
+        name = str(events["name"][int(captures.row[captured.argmax()])])
+        return OneTime(ns, ns / whole_ns, CAPTURE, name)
+    row = _longest(trace, rows, inside)
+    return OneTime(ns, ns / whole_ns, kind_of(trace, row), str(events["name"][row]))
+
+
+def _longest(trace: Trace, rows: IntArray, ns: IntArray) -> int:
+    """Return the innermost event with at least half the time of the longest one: what that consists of."""
+    most = np.flatnonzero(2 * ns >= ns.max())
+    depth = trace.events["depth"].to_numpy()[rows[most]]
+    inner = most[depth == depth.max()]
+    return int(rows[inner[ns[inner].argmax()]])
+
+
+def kind_of(trace: Trace, row: int) -> str:
+    """Return what kind of work that is done once an event is."""
+    category = str(trace.events["category"][row])
+    return next(
+        what
+        for pattern, wanted, what in _KINDS
+        if wanted in ("", category) and (not pattern or is_named(trace, pattern)[row])
+    )
+
+
+class Before(NamedTuple):
+    """How long the device ran work that was queued before the recording, and whether that is in the file."""
+
+    ns: int
+    ratio: float
+    is_recorded: bool
+
+
+@once_per_trace
+def work_from_before(trace: Trace) -> Before:
+    """Return how much of the steps that count, or of the recording, goes to work from before it.
+
+    It is work without a launch in the file, before any with one; or else the time for which work waited on a
+    device that had, by the file, nothing to do.
+    """
+    chosen, calls = chosen_steps(trace), launching_calls(trace)
+    first_ns = int(calls.work_start_ns.min(initial=np.iinfo(np.int64).max))
+    rows = work_without_launch(trace)
+    start, dur = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
+    early = start < first_ns
+    from_ns, to_ns = merge(start[early], start[early] + dur[early])
+    is_recorded = len(from_ns) > 0
+    if not is_recorded:
+        pieces = idle_pieces(trace)
+        waits = np.isin(pieces.detail, (LATENCY, QUEUED)) & (pieces.end_ns - pieces.start_ns >= LEAST_HIDDEN_NS)
+        from_ns, to_ns = merge(pieces.start_ns[waits], pieces.end_ns[waits])
+    ns = int(covered_ns(from_ns, to_ns, chosen.start_ns, chosen.end_ns).sum())
+    return Before(ns, ns / max(chosen.whole_ns, 1), is_recorded)
