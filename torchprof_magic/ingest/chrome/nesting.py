@@ -27,9 +27,7 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     columns = [spans.drop_in_place(name).rechunk()[order] for name in spans.columns]
     events = pl.DataFrame(columns)
     place = events.drop_in_place("place")
-    parent, depth, overlaps = nest(
-        lane[order].to_numpy(), events["start_ns"].to_numpy(), events["dur_ns"].to_numpy()
-    )
+    parent, depth, overlaps = nest(lane[order].to_numpy(), events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
     known = [places[name][place] for name in ("lane", "category", "device", "stream")]
     return events.hstack(
         [
