@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import re
 import string
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,6 @@ from torchprof_magic.model.problems import PROBLEMS, problem
 PACKAGE = Path(__file__).parents[3] / "torchprof_magic"
 TABLE = PACKAGE / "model" / "problems.py"
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != TABLE)
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
 CODE = re.compile(rf"(?:{'|'.join(sorted({code.partition('.')[0] for code in PROBLEMS}))})\.[a-z0-9_]+")
 # Names of files look like codes.
 FILENAMES = {"snapshot.pickle", "run.torchprof"}
@@ -27,11 +27,17 @@ class Report(NamedTuple):
     values: set[str]
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the code of every module of the package but the table's own."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+
+
 def literals() -> dict[str, str]:
     """Return every string in the package that has the form of a code, with a place where it stands."""
     found = {
         node.value: path.name
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value)
     }
@@ -41,7 +47,7 @@ def literals() -> dict[str, str]:
 def reports() -> list[Report]:
     """Return every call that reports a problem with a literal code and literal names of its values."""
     found = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
             is_report = name in ("problem", "note", "_give_up") and bool(call.args)
@@ -77,7 +83,7 @@ def test_every_report_of_a_problem_gives_the_values_of_its_text_and_no_others() 
 def test_problems_are_made_from_the_table_only() -> None:
     makers = {
         path.relative_to(PACKAGE).as_posix()
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Problem"
     }

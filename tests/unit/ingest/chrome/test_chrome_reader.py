@@ -157,6 +157,7 @@ def test_python_frames_on_the_device_pid_stay_host_events() -> None:
         (b'{"hello": 1}', NotATraceError, "no profiler trace"),
         (b"hello", NotATraceError, "not JSON"),
     ],
+    ids=["nothing", "start", "graph", "other JSON", "text"],
 )
 def test_a_file_that_is_not_a_trace_is_named(text: bytes, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
@@ -179,6 +180,7 @@ def test_a_trace_without_events_is_an_empty_trace() -> None:
         (gzip.compress(b"{}", mtime=0)[:11], "gzip data is cut off"),
         (b"\x80\x04]", "pickle"),
     ],
+    ids=["picture", "nothing", "short gzip", "zip", "bomb", "shorter gzip", "pickle"],
 )
 def test_a_file_of_another_kind_is_named_with_its_path(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "x.json"
