@@ -480,7 +480,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "run.work_missing": Kind(
         "data_loss",
-        "{missing} of {launches} have no work of the device in the file{steps}.",
+        "{launches} have no work of the device in the file{steps}.",
         "Restart the kernel and record again: later recordings of a process can lose work. report.coverage has the "
         "counts.",
         "Launches have no device events, although their work must have run during the recording.",
@@ -499,36 +499,34 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "run.clock": Kind(
         "warning",
-        "The clock of device {device} {is_off} that of the host by about {amount}, as {works} of its work show. The "
-        "times of its work are moved by that much.",
-        "report.as_recorded() shows all times as they are in the file. Restart the kernel before recording again.",
+        "The clock of device {device} {is_off} that of the host by about {amount}, as {works} of its work show.",
+        "Tables move its work by that much; report.as_recorded() has all times as they are in the file. Restart the "
+        "kernel before recording again.",
         "Nearly all work of a device begins before its launch, after an idle device should have begun it, or ends "
         "after a wait for it.",
     ),
     "run.before_launch": Kind(
         "warning",
         "Kernels, copies or fills begin before the call that launched them, by up to {amount}.",
-        "report.as_recorded() shows all times as they are in the file.",
+        "Restart the kernel before recording again: the clocks of host and device drift apart.",
         "A device event begins more than 2 µs before its launch, and its clock is not off by a constant.",
     ),
     "run.after_wait": Kind(
         "warning",
-        "Kernels, copies or fills end after the call that waited for them, by up to {amount}. They are cut off there.",
-        "report.as_recorded() shows all times as they are in the file.",
+        "Kernels, copies or fills end after the call that waited for them, by up to {amount}.",
+        "Tables cut them off there; report.as_recorded() has all times as they are in the file.",
         "A device event ends more than 2 µs after a synchronization that waited for it.",
     ),
     "run.over_next": Kind(
         "warning",
-        "Kernels, copies or fills last over the whole of the next work of their stream, by up to {amount}. They are "
-        "cut off there.",
-        "report.as_recorded() shows all times as they are in the file.",
+        "Kernels, copies or fills last over the whole of the next work of their stream, by up to {amount}.",
+        "Tables cut them off there; report.as_recorded() has all times as they are in the file.",
         "The duration of a device event overflowed: streams run their work in turn.",
     ),
     "run.over_steps": Kind(
         "warning",
-        "Kernels, copies or fills last several steps and far longer than others, up to {amount}. They are cut off at "
-        "the end of their step.",
-        "report.as_recorded() shows all times as they are in the file.",
+        "Kernels, copies or fills last several steps and far longer than others, up to {amount}.",
+        "Tables cut them off at the end of their step; report.as_recorded() has all times as they are in the file.",
         "A device event lasts over 3 typical steps, or the recording, and over 10 times as long as its like.",
     ),
     "run.graph_launches": Kind(

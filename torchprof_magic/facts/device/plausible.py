@@ -64,7 +64,8 @@ NEVER = np.iinfo(np.int64).max
 class Impossible(NamedTuple):
     """What cannot be in the times of devices, after each clock was set right.
 
-    ``end_ns`` is the end of each event as far as it can be believed, for the rows in ``clipped``.
+    ``works`` is how many pieces of work break a rule; one can break several. ``end_ns`` is the end of each event as far
+    as it can be believed, for the rows in ``clipped``.
     """
 
     clocks: tuple[Clock, ...]
@@ -72,11 +73,12 @@ class Impossible(NamedTuple):
     after_wait: Found
     over_next: Found
     over_steps: Found
+    works: int
     clipped: IntArray
     end_ns: IntArray
 
 
-_FINE = Impossible((), NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0, np.int64), np.empty(0, np.int64))
+_FINE = Impossible((), NOTHING, NOTHING, NOTHING, NOTHING, 0, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class _Work(NamedTuple):
@@ -105,23 +107,25 @@ def impossible_times(trace: Trace) -> Impossible:
     start, end = work.start_ns - shift, work.end_ns - shift
     called = trace.events["start_ns"].to_numpy()[work.call]
     early = np.where(work.call >= 0, called - start, 0)
+    is_early = early > ROUNDING_NS
     over = np.where(latest < NEVER, end - latest, 0)
     is_over = over > ROUNDING_NS
     end = np.where(is_over, np.maximum(latest, start), end)
     end, over_steps = _within_steps(trace, work._replace(start_ns=start, end_ns=end))
-    is_clipped = end + shift < work_end(trace, work)
+    is_clipped = end + shift < _end_in_file(trace, work)
     return Impossible(
         clocks=clocks,
-        before_launch=_found(early, early > ROUNDING_NS),
+        before_launch=_found(early, is_early),
         after_wait=_found(over, is_over),
         over_next=over_next,
         over_steps=over_steps,
+        works=int((is_early | is_over | is_clipped).sum()),
         clipped=work.row[is_clipped],
         end_ns=(end + shift)[is_clipped],
     )
 
 
-def work_end(trace: Trace, work: _Work) -> IntArray:
+def _end_in_file(trace: Trace, work: _Work) -> IntArray:
     """Return the end of the work as it is in the file."""
     return work.start_ns + trace.events["dur_ns"].to_numpy()[work.row]
 

@@ -11,11 +11,11 @@ import polars as pl
 from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.findings.compare.per_step import step_durations
 from torchprof_magic.findings.compare.step_change import typical_ns
+from torchprof_magic.findings.verdict.diagnosis import launches_without_work
 from torchprof_magic.model.units import (
     counted,
     format_bytes,
     format_change,
-    format_count,
     format_ns,
     format_ratio,
     printable,
@@ -58,9 +58,7 @@ def broken_step_limit(trace: Trace, step_ms: float) -> list[Broken]:
     """Return the limit of the typical step, if it is broken or if there is no complete step."""
     limit, found = f"at most {format_ns(step_ms * 1e6)}", typical_ns(step_durations(trace))
     if math.isnan(found):
-        loss = loss_of(trace)
-        launches = counted(loss.launches, "launch")
-        lost = f", {format_count(loss.missing)} of {launches} have no work" if loss.missing else ""
+        lost = f", {launches_without_work(trace)} have no work" if loss_of(trace).missing else ""
         return [Broken("step", limit, f"no complete step{lost}")]
     return [Broken("step", limit, format_ns(found))] if found > step_ms * 1e6 else []
 

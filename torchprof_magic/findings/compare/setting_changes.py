@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.facts.device.coverage import loss_of
+from torchprof_magic.findings.verdict.diagnosis import launches_without_work
 from torchprof_magic.findings.verdict.doubts import is_incomplete
 from torchprof_magic.model.meta import TRACE_ID, TRACE_ID_OF_CYCLE, shortened
-from torchprof_magic.model.units import counted, format_count
 from torchprof_magic.tables.source.modules import modules_table
 
 if TYPE_CHECKING:
@@ -43,10 +42,8 @@ def warnings_of(before: Trace, after: Trace) -> list[str]:
         found.append("The runs are of different machines or versions of torch.")
     for which, trace in (("earlier", before), ("later", after)):
         if is_incomplete(trace):
-            missing, launches = format_count(loss_of(trace).missing), counted(loss_of(trace).launches, "launch")
-            found.append(
-                f"In the {which} run {missing} of {launches} have no work of the device, so its times are too short."
-            )
+            lost = launches_without_work(trace)
+            found.append(f"In the {which} run {lost} have no work of the device, so its times are too short.")
     return found
 
 

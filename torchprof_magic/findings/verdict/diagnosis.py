@@ -116,14 +116,19 @@ def _losses(trace: Trace) -> Iterator[Problem]:
         yield problem(
             "run.work_missing",
             count=found.missing,
-            missing=format_count(found.missing),
-            launches=counted(found.launches, "launch"),
+            launches=launches_without_work(trace),
             steps=where,
         )
     if found.short:
         yield problem("run.graph_work_missing", count=found.short, kernels=counted(found.short, "kernel"), steps=where)
     if late := int(launches.is_pending.sum()):
         yield problem("run.work_after_end", count=late, launches=counted(late, "launch"))
+
+
+def launches_without_work(trace: Trace) -> str:
+    """Return how many launches have no work in the file, of how many: ``6 of 1,200 launches``."""
+    found = loss_of(trace)
+    return f"{format_count(found.missing)} of {counted(found.launches, 'launch')}"
 
 
 def in_steps(trace: Trace, numbers: IntArray) -> str:

@@ -13,7 +13,7 @@ from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
-from torchprof_magic.findings.verdict.diagnosis import in_steps
+from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
 from torchprof_magic.findings.verdict.once import one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
@@ -59,7 +59,7 @@ def _incomplete(trace: Trace) -> str:
     found = loss_of(trace)
     if not (found.missing or found.short):
         return ""
-    what = f"{format_count(found.missing)} of {counted(found.launches, 'launch')} have no work in the file"
+    what = f"{launches_without_work(trace)} have no work in the file"
     if not found.missing:
         what = f"{counted(found.short, 'kernel')} of graphs {'is' if found.short == 1 else 'are'} missing"
     if is_incomplete(trace):
@@ -69,12 +69,13 @@ def _incomplete(trace: Trace) -> str:
 
 
 def _impossible(trace: Trace) -> str:
-    found = impossible_times(as_recorded(trace))
+    found, is_corrected = impossible_times(as_recorded(trace)), as_recorded(trace) is not trace
     if found.clocks:
         worst = max(found.clocks, key=lambda clock: abs(clock.ahead_ns))
-        return f"The clock of the device was off by about {format_ns(abs(worst.ahead_ns))}, which is corrected."
-    count = sum(each.works for each in (found.before_launch, found.after_wait, found.over_next, found.over_steps))
-    return f"The times of {counted(count, 'kernel')} cannot be true; what is impossible was cut off." if count else ""
+        corrected = ", which is corrected" if is_corrected else ""
+        return f"The clock of the device was off by about {format_ns(abs(worst.ahead_ns))}{corrected}."
+    cut_off = "; what is impossible was cut off" if is_corrected and len(found.clipped) else ""
+    return f"The times of {counted(found.works, 'kernel')} cannot be true{cut_off}." if found.works else ""
 
 
 def _distorted(trace: Trace) -> str:

@@ -93,9 +93,13 @@ def amount(account: Account, ns: float) -> Span:
     )
 
 
+def _each(account: Account) -> str:
+    """Return what times and counts stand for: a step, where there are steps."""
+    return " per step" if account.has_steps else ""
+
+
 def _share(account: Account, ns: float) -> str:
-    each = " per step" if account.steps > 1 or account.has_steps else ""
-    return f"{each} ({format_ratio(ns / max(account.whole_ns, 1))})"
+    return f"{_each(account)} ({format_ratio(ns / max(account.whole_ns, 1))})"
 
 
 def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
@@ -189,7 +193,7 @@ def _workers(trace: Trace) -> tuple[Span, ...]:
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (
         *_idle_for(account, cause, "for op dispatch: the host launches work piece by piece"),
-        _plain(f", {_kernels_per_step(trace, account)} per step"),
+        _plain(f", {_kernels(trace, account)}{_each(account)}"),
         *_in(account, cause),
         *_longest(cause),
         _plain(f". The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),
@@ -325,7 +329,7 @@ def _graphs(trace: Trace) -> tuple[Span, ...]:
     )
 
 
-def _kernels_per_step(trace: Trace, account: Account) -> str:
+def _kernels(trace: Trace, account: Account) -> str:
     chosen = chosen_steps(trace)
     start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
     inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
@@ -368,7 +372,7 @@ def no_limit_words(account: Account) -> tuple[Span, ...]:
     return (
         _plain("No cause takes a fifth of "),
         Span(text=format_ns(account.whole_ns / account.steps), style="strong"),
-        _plain(f"{' per step' if account.has_steps else ''}; the device is busy "),
+        _plain(f"{_each(account)}; the device is busy "),
         _plain(f"{format_ratio(account.busy_ns / max(account.whole_ns, 1))} of it."),
     )
 

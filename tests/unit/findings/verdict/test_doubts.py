@@ -104,8 +104,24 @@ def test_a_clock_that_was_off_is_a_doubt_although_it_is_set_right() -> None:
     moved = [
         event | {"ts": event["ts"] - 5_000} if event["cat"] == "kernel" else event for event in launches_in_steps()
     ]  # type: ignore[operator]
-    (doubt,) = find_doubts(make_trace(*moved))
-    assert doubt == "The clock of the device was off by about 5 ms, which is corrected."
+    trace = make_trace(*moved)
+    assert find_doubts(believable(trace)) == ("The clock of the device was off by about 5 ms, which is corrected.",)
+    assert find_doubts(trace) == ("The clock of the device was off by about 5 ms.",)  # of the file as it is
+
+
+def test_times_that_cannot_be_true_are_called_cut_off_only_where_they_are() -> None:
+    long = [
+        event | {"dur": 300} if event["name"] == "gemm" and event["ts"] == 215 else event
+        for event in launches_in_steps()
+    ]
+    trace = make_trace(*long)
+    assert find_doubts(believable(trace)) == ("The times of 1 kernel cannot be true; what is impossible was cut off.",)
+    assert find_doubts(trace) == ("The times of 1 kernel cannot be true.",)
+    early = [
+        event | {"ts": 195, "dur": 20} if event["name"] == "gemm" and event["ts"] == 215 else event
+        for event in launches_in_steps()
+    ]
+    assert find_doubts(believable(make_trace(*early))) == ("The times of 1 kernel cannot be true.",)
 
 
 def test_an_outlier_says_what_it_did_only_once() -> None:

@@ -318,3 +318,11 @@ def test_short_ops_on_the_host_keep_their_names() -> None:
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
     assert verdict.kind == "dispatch"
     assert f"mostly in {name}" in short(verdict)
+
+
+def test_without_steps_no_number_is_called_one_of_a_step() -> None:
+    events = [span("aten::mm", 0, 900), launch(890, 5, correlation=1), kernel("gemm", 900, 100, correlation=1)]
+    verdict = find_verdict(make_trace(*events))
+    assert verdict.title == "Dispatch-bound"
+    assert "launches work piece by piece, 1 kernel, mostly in aten::mm." in str(verdict)
+    assert "per step" not in str(verdict)
