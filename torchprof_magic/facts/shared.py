@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from torchprof_magic.facts.known_names import KnownNames, known_names
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.distinct import codes_of, distinct, last_rows
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
@@ -56,19 +57,22 @@ def once_for_the_whole(build: Callable[[Trace, TimeRange], Result]) -> OfPart[Re
 
 
 class _EventNames(NamedTuple):
-    """The names of events: each once, their codes, the code of each event, and what was asked by pattern."""
+    """The names of events: each once, their codes, the code of each event, and where and how they are looked up."""
 
     distinct: pl.DataFrame
     codes: npt.NDArray[np.uint32]
     of_events: npt.NDArray[np.uint32]
-    answers: dict[str, BoolArray]
+    known: KnownNames
+    numbers: IntArray
 
 
 @once_per_trace
 def _event_names(trace: Trace) -> _EventNames:
     names = trace.events["name"]
     once = distinct(names)
-    return _EventNames(once.cast(pl.String).to_frame("name"), codes_of(once), codes_of(names), {})
+    texts = once.cast(pl.String)
+    known = known_names(texts)
+    return _EventNames(texts.to_frame("name"), codes_of(once), codes_of(names), known, known.numbers_of(texts))
 
 
 def ask_event_names(trace: Trace, question: pl.Expr) -> npt.NDArray[np.generic]:
@@ -80,9 +84,7 @@ def ask_event_names(trace: Trace, question: pl.Expr) -> npt.NDArray[np.generic]:
 def is_named(trace: Trace, pattern: str) -> BoolArray:
     """Return for every event whether its name matches a regular expression somewhere."""
     names = _event_names(trace)
-    if pattern not in names.answers:
-        names.answers[pattern] = names.distinct["name"].str.contains(pattern).to_numpy()
-    return _of_codes(names, names.answers[pattern])
+    return _of_codes(names, names.known.matches(pattern, names.distinct["name"], names.numbers))
 
 
 def _of_codes(names: _EventNames, answers: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -92,10 +94,10 @@ def _of_codes(names: _EventNames, answers: npt.NDArray[Any]) -> npt.NDArray[Any]
 
 
 def readable_names(trace: Trace, rows: IntArray, readable: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Return the names of some events as ``readable`` writes them, which is asked once per name."""
+    """Return the names of some events as ``readable`` writes them, which is asked once per name; categorical."""
     names = _event_names(trace)
     at = _of_codes(names, np.arange(len(names.codes)))[rows]
-    return readable(names.distinct["name"])[at]
+    return readable(names.distinct["name"]).cast(pl.Categorical())[at]
 
 
 def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:

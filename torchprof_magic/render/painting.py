@@ -59,7 +59,7 @@ class Canvas:
 
         buffer = io.BytesIO()
         image = self.image.quantize(_SMALL_COLOURS, method=Image.Quantize.FASTOCTREE) if is_small else self.image
-        image.save(buffer, format="png", optimize=is_small)
+        image.save(buffer, format="png")
         return buffer.getvalue()
 
 

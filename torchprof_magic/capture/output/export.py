@@ -12,11 +12,14 @@ import gzip
 import os
 import pickle
 import shutil
+import tempfile
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
 from torchprof_magic.capture.output.fallback_folders import free_space
 from torchprof_magic.capture.output.validate import NO_FILE, find_flaw
 from torchprof_magic.capture.torch_api import compat, features
@@ -27,7 +30,6 @@ from torchprof_magic.system.files.free_space import free_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
     from torchprof_magic.capture.output.fallback_folders import FallbackFolders
@@ -121,13 +123,19 @@ def _first_written(
     """Write to the first folder that works, and return the file; failed folders are added to ``failures``."""
     for place in _places(writer, path.parent, fallbacks):
         try:
-            target = path if place == path.parent else fallbacks.folder_in(place) / path.name
-            writer.write(target)
+            is_here = place == path.parent
+            target = path if is_here else fallbacks.folder_in(place) / path.name
+            writer.write(target, must_last=not (is_here and _is_temporary(place)))
         except OSError as exc:
             failures[place] = exc
         else:
             return target
     return None
+
+
+def _is_temporary(folder: Path) -> bool:
+    """Return whether a folder was made for one run, whose files are read at once and deleted with the report."""
+    return folder.name.startswith(FOLDER_PREFIX) and folder.parent == Path(tempfile.gettempdir())
 
 
 def _places(writer: _Writer, here: Path, fallbacks: FallbackFolders) -> Iterator[Path]:
@@ -170,14 +178,17 @@ class _Writer:
         """The approximate size of the file. Counting the events takes microseconds for each."""
         return FILE_BYTES + self._engine.event_count * EVENT_BYTES
 
-    def write(self, path: Path) -> None:
-        """Write the cycle to ``path``; raises if that fails."""
+    def write(self, path: Path, *, must_last: bool) -> None:
+        """Write the cycle to ``path``; raises if that fails.
+
+        What ``must_last`` is on the disk then, which takes as long as torch's export. The rest may still be on its way.
+        """
         part = path.with_name(f".{path.name}.part")
         try:
             with self._guard.patience(SAVE_PATIENCE):
                 flaw = self._fill(part) if self._is_exported else self._export(part, path)
             try:
-                publish(part, path)
+                publish(part, path, must_last=must_last)
             except OSError as exc:
                 self.doubt = _reason(exc)
                 raise
@@ -193,7 +204,7 @@ class _Writer:
         if self._draft is None:
             return None
         try:
-            publish(self._draft.part, self._draft.target)
+            publish(self._draft.part, self._draft.target, must_last=True)
         except OSError:
             return None
         self.flaw = self._draft.flaw

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import UserDict
-from itertools import islice
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,10 +43,20 @@ def is_wrapper(tensor: torch.Tensor) -> bool:
 def live_tensors() -> list[torch.Tensor]:
     """Return the tensors that are objects of Python, in no order."""
     objects = gc.get_objects()
-    # By their ids: a metaclass may have its own ``__hash__`` and ``__eq__``.
-    kinds = {id(kind): kind for kind in map(type, objects)}
-    tensors = {key for key, kind in kinds.items() if issubclass(kind, torch.Tensor)}
-    return [value for value in objects if id(type(value)) in tensors]
+    # By their ids: a metaclass may have its own ``__hash__`` and ``__eq__``. Half a million objects are usual.
+    kinds = set(map(id, _derived(torch.Tensor)))
+    return list(compress(objects, map(kinds.__contains__, map(id, map(type, objects)))))
+
+
+def _derived(base: type) -> Iterator[type]:
+    """Yield a class and all classes that derive from it, without methods that a metaclass redefines."""
+    open_classes, seen = [base], {id(base)}
+    while open_classes:
+        one = open_classes.pop()
+        yield one
+        below: list[type] = [each for each in type.__subclasses__(one) if id(each) not in seen]
+        seen.update(map(id, below))
+        open_classes += below
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchprof_magic.facts.shared import is_named
-from torchprof_magic.model.intervals import NO_PARENT
+from torchprof_magic.model.distinct import codes_of
 from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def longest_pause(trace: Trace, lane: int, start_ns: IntArray, end_ns: IntArray)
     last = np.searchsorted((begin + dur)[by_end], start_ns, side="right") - 1
     following = np.searchsorted(begin[by_begin], end_ns, side="left")
     is_known = (last >= 0) & (following < len(row))
-    names = np.append(events["name"].to_physical().to_numpy().astype(np.int64), NO_PARENT)
+    names = codes_of(events["name"]).astype(np.int64)
     before = names[row[by_end[np.where(is_known, last, 0)]]]
     after = names[row[by_begin[np.where(is_known, following, 0)]]]
-    pairs, group = np.unique(np.stack((before, after)), axis=1, return_inverse=True)
-    sums = np.bincount(group.reshape(-1), np.where(is_known, end_ns - start_ns, 0), pairs.shape[1])
+    pairs, group = np.unique(before * (int(names.max()) + 1) + after, return_inverse=True)
+    sums = np.bincount(group, np.where(is_known, end_ns - start_ns, 0), len(pairs))
     if sums.max() == 0 or sums.max() < MOSTLY * float((end_ns - start_ns).sum()):
         return None
-    at = int(np.flatnonzero(is_known & (group.reshape(-1) == sums.argmax()))[0])
+    at = int(np.flatnonzero(is_known & (group == sums.argmax()))[0])
     rows = row[by_end[last[at]]], row[by_begin[following[at]]]
     first, then = (str(events["name"][int(each)]) for each in rows)
     return (first, then) if first != then else None  # it could be anywhere among them

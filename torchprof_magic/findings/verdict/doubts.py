@@ -180,9 +180,9 @@ def _done_once(trace: Trace, outlier: int, more_ns: int) -> str:
 
 def imported_in(trace: Trace, step: int) -> str:
     """Return what a step imported, such as ``214 modules (pandas, ...)``; empty for nothing."""
-    key = trace.steps.select("cycle", "number").row(step)
-    mark = next((mark for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) == key), None)
-    if mark is None or mark.imported == 0:
+    importing = {(mark.cycle, mark.number): mark for mark in trace.meta.recorded_steps if mark.imported}
+    mark = importing.get(trace.steps.select("cycle", "number").row(step)) if importing else None
+    if mark is None:
         return ""
     return f"{counted(mark.imported, 'module')} ({', '.join(map(cut_name, mark.imports))})"
 

@@ -155,10 +155,14 @@ def check_encoding(path: Path) -> None:
         raise OSError(errno.EILSEQ, reason, str(path)) from exc
 
 
-def publish(written: Path, target: Path) -> None:
-    """Replace the target with a finished file that another library wrote; raises ``OSError``."""
-    with written.open("rb+") as file:
-        os.fsync(file.fileno())
+def publish(written: Path, target: Path, *, must_last: bool) -> None:
+    """Replace the target with a finished file that another library wrote; raises ``OSError``.
+
+    One that ``must_last`` outlives a crash of the system.
+    """
+    if must_last:
+        with written.open("rb+") as file:
+            os.fsync(file.fileno())
     written.replace(target)
 
 

@@ -18,6 +18,7 @@ from torchprof_magic.facts.source.flame_boxes import HostBoxes, backward_under_f
 from torchprof_magic.facts.source.places import MODULE_FRAME, is_users_file
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
+from torchprof_magic.model.distinct import codes_of
 from torchprof_magic.model.intervals import (
     NO_PARENT,
     IntArray,
@@ -46,6 +47,7 @@ _KIND_OF = {
     "memcpy": "kernel",
     "memset": "kernel",
 }
+_KIND_NUMBER = {category: KINDS.index(kind) for category, kind in _KIND_OF.items()}
 
 _WEIGHTS = (
     Weight(name="cpu_ns", title="CPU", unit="ns"),
@@ -108,16 +110,15 @@ def _paths(trace: Trace) -> _Paths:
     is_event = boxes.row >= 0
     in_python[is_event] = phase[boxes.row[is_event]]
     made = len(backward.around)
-    name = pl.concat([names, pl.Series([BACKWARD_NAME] * made, dtype=pl.String)])
+    name = pl.concat([names, pl.Series([BACKWARD_NAME] * made, dtype=pl.Categorical())])
     kind = np.concatenate((kinds, np.full(made, KINDS.index("annotation"))))
-    code = name.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
-    path, first = merge_paths(parent, np.unique(code * len(KINDS) + kind, return_inverse=True)[1])
+    path, first = merge_paths(parent, codes_of(name).astype(np.int64) * len(KINDS) + kind)
     above = parent[first]
     return _Paths(
         path=path.astype(np.int32),
         phase=np.concatenate((in_python, phase[device], np.full(made, PHASES.index("backward"), np.int8))),
         device=device,
-        name=name[first],
+        name=name[first].cast(pl.String),
         kind=kind[first],
         parent=np.where(above >= 0, path[above], NO_PARENT),
     )
@@ -177,10 +178,9 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
     sites = site_names(trace)
     is_event = boxes.row >= 0
     rows = np.concatenate((boxes.row[is_event], device))
-    # The calls of equal modules in a list are one box.
-    name = event_names(trace, rows).str.replace(r"^(nn\.Module: .+)_[0-9]+$", "$1")
-    kinds = events["category"][rows].cast(pl.String).replace_strict(_KIND_OF, return_dtype=pl.String)
-    kind = kinds.cast(KIND).to_physical().to_numpy().astype(np.int64)
+    name = readable_names(trace, rows, partial(_of_tree, meta=trace.meta))
+    number = pl.col("name").replace_strict(_KIND_NUMBER, return_dtype=pl.Int64)
+    kind = ask_names(events["category"][rows], number).astype(np.int64)
     kind = _with_owners(events["name"][rows], kind)
     if is_event.all():
         return name, kind
@@ -189,7 +189,9 @@ def _names_of(trace: Trace, boxes: HostBoxes, device: IntArray) -> tuple[pl.Seri
     at[known] = np.arange(len(known))
     at[: len(boxes.row)][~is_event] = len(known) + boxes.site[~is_event]
     site_kind = trace.sites["kind"].cast(pl.String).replace_strict(dict(zip(KINDS, range(len(KINDS)), strict=True)))
-    return pl.concat([name, sites])[at], np.concatenate((kind, site_kind.to_numpy().astype(np.int64)))[at]
+    return pl.concat([name, sites.cast(pl.Categorical())])[at], np.concatenate(
+        (kind, site_kind.to_numpy().astype(np.int64))
+    )[at]
 
 
 def _with_owners(names: pl.Series, kind: IntArray) -> IntArray:
@@ -208,8 +210,13 @@ def _with_owners(names: pl.Series, kind: IntArray) -> IntArray:
 
 
 def event_names(trace: Trace, rows: IntArray) -> pl.Series:
-    """Return the names of events as text, readable in the notebook."""
+    """Return the names of events, readable in the notebook; categorical."""
     return readable_names(trace, rows, partial(_readable, meta=trace.meta))
+
+
+def _of_tree(name: pl.Series, meta: Meta) -> pl.Series:
+    """Return readable names by which the calls of equal modules in a list are one box."""
+    return _readable(name, meta).str.replace(r"^(nn\.Module: .+)_[0-9]+$", "$1")
 
 
 def _readable(name: pl.Series, meta: Meta) -> pl.Series:

@@ -13,9 +13,11 @@ from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
 from torchprof_magic.facts.shared import launch_sources, once_for_the_whole
 from torchprof_magic.facts.source.places import MODULE_FRAME
+from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
+from torchprof_magic.model.distinct import codes_of
 from torchprof_magic.model.shapes import Column, Outline, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES
 from torchprof_magic.tables.ops.groups import KEYS
 from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, device_ns_of_no_op, is_recursive, ops_by, ops_table
 
@@ -249,26 +251,25 @@ def _called_by_ops(trace: Trace) -> pl.DataFrame:
     ops, events = op_rows(trace), trace.events
     inner = np.flatnonzero(ops.parent >= 0)
     row, around = ops.row[inner], ops.row[ops.parent[inner]]
-    frame = pl.DataFrame(
+    name, kind = codes_of(events["name"]).astype(np.int64), codes_of(events["category"]).astype(np.int64)
+    kinds = len(CATEGORIES)
+    key = name * kinds + kind
+    of_inner = key[around] * ((int(name.max(initial=0)) + 1) * kinds) + key[row]
+    _, example, of_inner = np.unique(of_inner, return_index=True, return_inverse=True)
+    count = len(example)
+    pair = np.full(len(ops.row), count, np.int64)  # of what no op called
+    pair[inner] = of_inner
+    is_outermost = ~is_recursive(trace, ops, pair, count + 1)[inner]
+    return pl.DataFrame(
         {
-            "op": events["name"].gather(around).cast(pl.String),
-            "op_kind": events["category"].gather(around).cast(pl.String),
-            "name": events["name"].gather(row).cast(pl.String),
-            "kind": events["category"].gather(row).cast(pl.String),
-            "dur_ns": ops.dur_ns[inner],
-            "device_ns": ops.total_device_ns[inner],
+            "op": events["name"].gather(around[example]).cast(pl.String),
+            "op_kind": events["category"].gather(around[example]).cast(pl.String),
+            "name": events["name"].gather(row[example]).cast(pl.String),
+            "kind": events["category"].gather(row[example]).cast(pl.String),
+            "calls": np.bincount(of_inner, minlength=count),
+            "total_cpu_ns": sum_by(of_inner, np.where(is_outermost, ops.dur_ns[inner], 0), count),
+            "total_device_ns": sum_by(of_inner, np.where(is_outermost, ops.total_device_ns[inner], 0), count),
         }
-    )
-    pair = np.zeros(len(ops.row), np.int64)  # of what no op called
-    pair[inner] = frame.select(pl.struct("op", "op_kind", "name", "kind").rank("dense").alias("pair"))[
-        "pair"
-    ].to_numpy()
-    is_outermost = ~is_recursive(trace, ops, pair, int(pair.max(initial=0)) + 1)[inner]
-    frame = frame.with_columns(pl.Series("is_outermost", is_outermost))
-    return frame.group_by("op", "op_kind", "name", "kind").agg(
-        pl.len().cast(pl.Int64).alias("calls"),
-        pl.col("dur_ns").filter("is_outermost").sum().alias("total_cpu_ns"),
-        pl.col("device_ns").filter("is_outermost").sum().alias("total_device_ns"),
     )
 
 

@@ -13,7 +13,7 @@ from torchprof_magic.facts.device.launch_configs import launch_configs
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
-from torchprof_magic.facts.shared import launch_sources
+from torchprof_magic.facts.shared import ask_names, launch_sources
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, host_boxes, site_names
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
@@ -244,7 +244,7 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
     at = np.zeros(len(kind), np.int64)
     at[is_event] = np.arange(len(row))
     at[~is_event] = len(row) + site
-    name = pl.concat([event_names(trace, row), site_names(trace)]).gather(at)
+    name = pl.concat([event_names(trace, row), site_names(trace).cast(pl.Categorical())]).gather(at)
     if len(site):
         kinds = trace.sites["kind"].gather(site).cast(pl.String).cast(KIND)
         kind[~is_event] = kinds.to_physical().to_numpy()
@@ -254,7 +254,7 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
             "lane": pl.Series(_numbers(boxes.lane, number_of), dtype=pl.UInt16),
             "start_ns": boxes.start_ns,
             "dur_ns": boxes.dur_ns,
-            "name": name.cast(pl.Categorical()),
+            "name": name,
             "kind": _of_enum(kind, KIND),
             "phase": _of_enum(phase, PHASE),
         }
@@ -514,7 +514,7 @@ def _of_events(trace: Trace, rows: IntArray, lane: IntArray) -> pl.DataFrame:
             OPS: pl.Series(np.zeros(len(rows), np.int16)),
             "start_ns": events["start_ns"].gather(rows),
             "dur_ns": events["dur_ns"].gather(rows),
-            "name": event_names(trace, rows).cast(pl.Categorical()),
+            "name": event_names(trace, rows),
             "kind": _of_enum(_kinds(events["category"].gather(rows)), KIND),
             "phase": _of_enum(phase[rows], PHASE),
         }
@@ -539,8 +539,10 @@ def _phase_column(phase: str, count: int) -> pl.Series:
 
 
 def _kinds(category: pl.Series) -> IntArray:
-    of_category = category.cast(pl.String).replace_strict(_KIND_OF, default="annotation", return_dtype=pl.String)
-    return of_category.cast(KIND).to_physical().to_numpy().astype(np.int64)
+    of_name = {name: KINDS.index(kind) for name, kind in _KIND_OF.items()}
+    annotation = KINDS.index("annotation")
+    number = pl.col("name").replace_strict(of_name, default=annotation, return_dtype=pl.Int64)
+    return ask_names(category, number).astype(np.int64)
 
 
 def _of_enum(numbers: IntArray, enum: pl.Enum) -> pl.Series:

@@ -1,0 +1,76 @@
+"""Which names match a pattern, kept from one trace to the next.
+
+The ranks of a job and the cells of a notebook ask some fifty patterns of the same few hundred names.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import polars as pl
+
+    from torchprof_magic.model.intervals import BoolArray, IntArray
+
+# Names of a trace with more of them, or longer ones, are not kept for the next; and so many are kept of all traces.
+MOST_OF_TRACE = 5_000
+MAX_BYTES_OF_TRACE = 1_000_000
+MOST_NAMES = 20_000
+MOST_PATTERNS = 200
+_UNKNOWN = -1
+
+
+class KnownNames:
+    """Names, by numbers from 0 on, and which of them match the patterns that were asked. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._answers: dict[str, npt.NDArray[np.int8]] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def numbers_of(self, names: pl.Series) -> IntArray:
+        """Return the number of each name; new names get the next ones."""
+        numbers = self._numbers
+        with self._lock:
+            return np.array([numbers.setdefault(name, len(numbers)) for name in names.to_list()], np.int64)
+
+    def matches(self, pattern: str, names: pl.Series, numbers: IntArray) -> BoolArray:
+        """Return for each name whether a regular expression matches it somewhere; only new names are looked at."""
+        with self._lock:
+            answers = self._table(pattern)
+            new = np.flatnonzero(answers[numbers] == _UNKNOWN)
+            if len(new):
+                answers[numbers[new]] = names[new].str.contains(pattern).to_numpy()
+            return answers[numbers] > 0
+
+    def _table(self, pattern: str) -> npt.NDArray[np.int8]:
+        """Return the answers for all names so far, ``_UNKNOWN`` where there is none."""
+        known = self._answers.get(pattern)
+        if known is None or len(known) < len(self):
+            table = np.full(len(self), _UNKNOWN, np.int8)
+            if known is not None:
+                table[: len(known)] = known
+            elif len(self._answers) == MOST_PATTERNS:
+                return table
+            self._answers[pattern] = known = table
+        return known
+
+
+def known_names(names: pl.Series) -> KnownNames:
+    """Return where the distinct names of a trace are looked up: with those of the traces before, if they are few."""
+    global _shared  # noqa: PLW0603 - what is looked up in the old one keeps it
+    if len(names) > MOST_OF_TRACE or names.str.len_bytes().sum() > MAX_BYTES_OF_TRACE:
+        return KnownNames()
+    if len(_shared) + len(names) > MOST_NAMES:
+        _shared = KnownNames()
+    return _shared
+
+
+_shared = KnownNames()
