@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from torchprof_magic.capture import CHECKS, LiveProfile, Pause, live_session, protected
+from torchprof_magic.capture import CHECKS, RESTART, LiveProfile, Pause, live_session, protected
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import unscheduled_state
 from torchprof_magic.model.errors import CaptureError, OptionsError, TorchProfError
@@ -206,10 +206,13 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
             raise CaptureError("steps() needs an active recording: use it inside `with tp.profile() as p:`")
         if self._options.is_adaptive and not self._has_stepped:
             # Drops what ran before the loop; the schedule fits the length of the loop.
-            self._run.restart(self._prepared(self._options), Stepping(how="manual"))
-            self._is_everything = False
+            self._run.session.parts.check(RESTART, self._restart, self._run)
         self._has_stepped = True
         return _steps_of(self._run.session, iterable, caller)
+
+    def _restart(self, run: Run) -> None:
+        run.restart(self._prepared(self._options), Stepping(how="manual"))
+        self._is_everything = False
 
     @property
     def report(self) -> Report:

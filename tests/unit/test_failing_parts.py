@@ -64,6 +64,7 @@ NETS = (
     "capture.session.CaptureSession._is_here",
     "capture.session.CaptureSession._least_recording",
     "capture.session.CaptureSession._let_go",
+    "capture.session.CaptureSession._optimizer_step",
     "capture.session.CaptureSession._refuse_other_thread",
     "capture.session.CaptureSession._unmark",
     "capture.session.CaptureSession._unwatch",

@@ -5,7 +5,7 @@ from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protect
 from torchprof_magic.capture.lengths import count_ahead
 from torchprof_magic.capture.live_profile import LiveProfile
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
-from torchprof_magic.capture.parts import CHECKS, CLEANUP, FREE_MEMORY, KEPT_TRACES, MARKED_LOOP, PROGRESS
+from torchprof_magic.capture.parts import CHECKS, CLEANUP, FREE_MEMORY, KEPT_TRACES, MARKED_LOOP, PROGRESS, RESTART
 from torchprof_magic.capture.recording import (
     Cycle,
     LineSite,
@@ -34,6 +34,7 @@ __all__ = [
     "KEPT_TRACES",
     "MARKED_LOOP",
     "PROGRESS",
+    "RESTART",
     "Action",
     "CaptureSession",
     "Check",

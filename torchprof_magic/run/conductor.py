@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from torchprof_magic.report.trace_report import Report
 
 
-# Failures of ours in a recording that was begun anew.
-OWN_FAILURES = ("capture.part_failed", "capture.failed", "capture.gave_up")
+# What failed in a recording that was begun anew.
+OWN_FAILURES = ("capture.part_failed", "capture.failed", "capture.gave_up", "capture.handler_failed")
 
 
 class Run:

@@ -50,13 +50,15 @@ def live_tensors() -> list[torch.Tensor]:
 
 def _derived(base: type) -> Iterator[type]:
     """Yield a class and all classes that derive from it, without methods that a metaclass redefines."""
+    below: type
     open_classes, seen = [base], {id(base)}
     while open_classes:
         one = open_classes.pop()
         yield one
-        below: list[type] = [each for each in type.__subclasses__(one) if id(each) not in seen]
-        seen.update(map(id, below))
-        open_classes += below
+        for below in type.__subclasses__(one):
+            if id(below) not in seen:
+                seen.add(id(below))
+                open_classes.append(below)
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor | None:

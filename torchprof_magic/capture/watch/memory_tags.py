@@ -14,15 +14,12 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
 from torchprof_magic.capture.parts import TAGS
 from torchprof_magic.capture.recording import TagBatch, TaggedTensor
+from torchprof_magic.capture.torch_api.compiling import watch_optimizers
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_parameters
-from torchprof_magic.capture.torch_api.patching import seen_by_compiler, unseen
+from torchprof_magic.capture.torch_api.patching import unseen
 from torchprof_magic.capture.torch_api.storages import is_plain, storage_address, tensors_in
 from torchprof_magic.system.process.lookups import attributes_of, is_a
 
@@ -63,8 +60,7 @@ class MemoryTags:
         """Register the hooks of all optimizers, and return a function that removes them."""
         with ExitStack() as undo:
             undo.callback(self.switch, is_on=False)
-            undo.callback(register_optimizer_step_pre_hook(self._before_step).remove)
-            undo.callback(register_optimizer_step_post_hook(self._after_step).remove)
+            undo.callback(watch_optimizers(self._before_step, self._after_step))
             return undo.pop_all().close
 
     def switch(self, *, is_on: bool) -> None:
@@ -101,14 +97,12 @@ class MemoryTags:
         """Note the arguments of an outermost forward; and its parameters and buffers, once a recording."""
         self._guarded(self._forward, module, (arguments, keywords))
 
-    @seen_by_compiler
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if not torch.compiler.is_compiling() and self.is_on:
+        if self.is_on:
             self._guarded(self._gradients, optimizer)
 
-    @seen_by_compiler
     def _after_step(self, optimizer: torch.optim.Optimizer, arguments: tuple[object, ...], keywords: object) -> None:
-        if not torch.compiler.is_compiling() and self.is_on:
+        if self.is_on:
             self._guarded(self._stepped, optimizer, bool(arguments or keywords))
 
     def _guarded(self, note: Callable[..., None], *arguments: object) -> None:

@@ -18,6 +18,7 @@ from torch.nn.modules import module as torch_module
 from torchprof_magic.capture.parts import MODULES
 from torchprof_magic.capture.recording import ModuleSite
 from torchprof_magic.capture.torch_api import features
+from torchprof_magic.capture.torch_api.compiling import MODULE_HOOKS, hide_from_compiler
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_modules, named_parameters
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in, unseen
 from torchprof_magic.capture.torch_api.storages import values_in
@@ -40,14 +41,6 @@ MAX_CALLS = 1_000_000
 # So many shapes of a call are kept, and so many values are looked at to find them.
 MAX_SHAPES = 4
 MAX_VALUES = 100
-_GLOBAL_HOOKS = (
-    "_global_backward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_forward_hooks",
-    "_global_forward_pre_hooks",
-    "_global_forward_hooks_always_called",
-    "_global_forward_hooks_with_kwargs",
-)
 
 
 class ModuleMarks:
@@ -86,6 +79,7 @@ class ModuleMarks:
             after = torch_module.register_module_forward_hook(self._after, always_call=True, **_with_keywords())
             undo.callback(_remove, after)
             undo.callback(_without_warning({before.id, after.id}))
+            undo.callback(hide_from_compiler({before.id, after.id}))
             undo.callback(self.switch, is_on=False)
             return undo.pop_all().close
 
@@ -260,7 +254,7 @@ def _without_warning(own: set[int]) -> Callable[[], None]:
     """
 
     def has_other_hooks() -> bool:
-        return any(set(getattr(torch_module, name, ())) - own for name in _GLOBAL_HOOKS)
+        return any(set(getattr(torch_module, name, ())) - own for name in MODULE_HOOKS)
 
     name = "_has_any_global_hook"
     return stand_in(torch_module, name, has_other_hooks) if hasattr(torch_module, name) else lambda: None
