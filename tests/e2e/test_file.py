@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from driver import open_tab, screenshot
+from gpu_trace import GEMM, gpu_events
 from playwright.sync_api import Browser, Page, expect
+from support import chrome
 from torch.profiler import record_function
 
 import torchprof_magic as tp
@@ -96,6 +99,28 @@ def test_views_that_are_too_large_to_open_with_the_file_are_read_on_a_click(
         open_tab(shown, view)
         expect(shown.locator(f"{canvas}[data-tp-painted]")).to_be_visible()
     assert complaints == []
+
+
+def test_a_step_of_which_work_is_missing_is_marked_and_the_time_is_hatched(page: Page, tmp_path: Path) -> None:
+    lost = [event for event in gpu_events() if not (event["name"] == GEMM and 20_000 < event["ts"] < 30_000)]
+    trace = tmp_path / "lossy.json"
+    trace.write_bytes(chrome(*lost))
+    page.goto(tp.load(trace).to_html(tmp_path / "report.html").as_uri())
+    shown = page.locator('.tp-report[data-tp-ready="true"]')
+    shown.wait_for()
+    expect(shown.locator(".tp-notice")).to_contain_text("1 of 8 launches has no work of the device in the file")
+    marked = shown.locator(".tp-step.tp-lossy")
+    expect(marked).to_have_count(1)
+    expect(marked).to_have_attribute("data-tp-step", "2")
+    expect(marked.locator("button")).to_have_attribute(
+        "aria-label", re.compile(r"^Step 2, incomplete: .*1 launch without work")
+    )
+    screenshot(page, "file-lossy-overview")
+    open_tab(shown, "timeline")
+    expect(shown.locator(".tp-step-button .tp-loss-mark")).to_have_count(1)
+    shown.locator('.tp-step-button[data-tp-step="2"]').click()
+    expect(shown).to_contain_text("events missing")
+    screenshot(page, "file-lossy-timeline")
 
 
 def test_hostile_names_are_text_in_the_file(report: tp.Report, page: Page, tmp_path: Path) -> None:

@@ -480,20 +480,20 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "run.work_missing": Kind(
         "data_loss",
-        "{launches} have no work of the device in the file{steps}.",
+        "{launches} {have} no work of the device in the file{steps}.",
         "Restart the kernel and record again: later recordings of a process can lose work. report.coverage has the "
         "counts.",
         "Launches have no device events, although their work must have run during the recording.",
     ),
     "run.graph_work_missing": Kind(
         "data_loss",
-        "{kernels} of graphs are missing{steps}: the same launch started more in another step.",
+        "{kernels} of graphs {are} missing{steps}: the same launch started more in another step.",
         "Restart the kernel and record again.",
         "A launch of a CUDA graph has fewer of the same kernels than that at the same place in another step.",
     ),
     "run.work_after_end": Kind(
         "info",
-        "{launches} at the end of the recording have no work in it, which ran later.",
+        "The work of {launches} at the end of the recording ran later and is not in it.",
         "Synchronize the device before the recording ends.",
         "The last launches have no device events, and nothing waited for them during the recording.",
     ),

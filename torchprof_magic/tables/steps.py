@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
 from torchprof_magic.facts.shared import once_per_trace
@@ -53,7 +54,15 @@ COLUMNS = (
         unit="ns",
         definition="Part of the step's wall time in which a kernel, copy or fill ran, on the busiest device.",
     ),
+    Column(
+        name="missing",
+        title="Missing work",
+        unit="count",
+        definition="Launches in the step of which work is missing in the file, as `report.coverage` counts them.",
+        is_minor=True,
+    ),
 )
+OF_DEVICE = ("device_busy_ns", "missing")
 BARS = Bars(
     number="number",
     start="start_ns",
@@ -73,9 +82,21 @@ def steps_table(trace: Trace) -> Table:
         "number", "cycle", "complete", "start_ns", (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")
     ).with_columns(pl.Series(f"{phase}_ns", split[phase], dtype=pl.Int64) for phase in PHASES)
     if not trace.has_device:
-        return Table(frame=frame, columns=COLUMNS[:-1], bars=BARS)
-    frame = frame.with_columns(pl.Series("device_busy_ns", _busiest(trace, start, end), dtype=pl.Int64))
-    return Table(frame=frame, columns=COLUMNS, bars=replace(BARS, line="device_busy_ns"))
+        return Table(frame=frame, columns=COLUMNS[: -len(OF_DEVICE)], bars=BARS)
+    lossy = launches_of(trace)
+    lost = lossy.step[lossy.is_lossy & (lossy.step >= 0)]
+    frame = frame.with_columns(
+        pl.Series("device_busy_ns", _busiest(trace, start, end), dtype=pl.Int64),
+        pl.Series("missing", _counts_of(frame["number"].to_numpy(), lost), dtype=pl.Int64),
+    )
+    bars = replace(BARS, line="device_busy_ns", lost="missing" if len(lost) else None)
+    return Table(frame=frame, columns=COLUMNS, bars=bars)
+
+
+def _counts_of(numbers: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Return how often each number is found."""
+    found = np.sort(found)
+    return np.searchsorted(found, numbers, side="right") - np.searchsorted(found, numbers, side="left")
 
 
 def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:

@@ -10,6 +10,8 @@ export interface Colors {
   readonly muted: Rgb;
   readonly line: Rgb;
   readonly accent: Rgb;
+  /** For what is missing. */
+  readonly warning: Rgb;
   /** For Python frames and the root, which have no phase. */
   readonly neutral: Rgb;
   /** For merged boxes. */
@@ -32,6 +34,7 @@ export function readColors(element: Element, theme: Theme): Colors {
     muted: token("muted"),
     line: token("line"),
     accent: token("accent"),
+    warning: token("warning"),
     neutral: token("neutral"),
     merged: token("merged"),
     uiFont: style.getPropertyValue("--tp-ui-font").trim() || "sans-serif",

@@ -15,6 +15,7 @@ const COLORS: Colors = {
   muted: [90, 90, 90],
   line: [220, 220, 220],
   accent: [255, 0, 0],
+  warning: [200, 120, 0],
   neutral: [200, 200, 200],
   merged: [100, 100, 100],
   uiFont: "sans-serif",

@@ -1,6 +1,6 @@
 /** Hatches a box. */
 
-/** Lines from the lower left to the upper right, `stepPx` apart, in the stroke style of the context. */
+/** Lines from the lower left to the upper right, `stepPx` apart, in the stroke style of the context; or crossed. */
 export function paintHatch(
   context: CanvasRenderingContext2D,
   left: number,
@@ -8,6 +8,7 @@ export function paintHatch(
   width: number,
   height: number,
   stepPx: number,
+  isCrossed = false,
 ): void {
   context.save();
   context.beginPath();
@@ -19,6 +20,10 @@ export function paintHatch(
   for (let x = first; x < left + width; x += stepPx) {
     context.moveTo(x, top + height);
     context.lineTo(x + height, top);
+    if (isCrossed) {
+      context.moveTo(x, top);
+      context.lineTo(x + height, top + height);
+    }
   }
   context.stroke();
   context.restore();

@@ -29,6 +29,7 @@ const BARS: BarsHeader = {
   complete: "complete",
   parts: { forward: "forward_ns", data: "data_ns", python: "python_ns" },
   line: null,
+  lost: null,
 };
 
 it("draws all bars on the scale of the longest step", () => {
@@ -37,6 +38,12 @@ it("draws all bars on the scale of the longest step", () => {
     [0.6, 0.4],
     [0.3, 0.2],
   ]);
+});
+
+it("counts what is missing in a step where a column tells", () => {
+  const lost = (bars: BarsHeader) => stepBars(FRAME, bars).map((bar) => bar.lost);
+  expect(lost(BARS)).toEqual([0, 0]);
+  expect(lost({ ...BARS, lost: "busy_ns" })).toEqual([50, 100]);
 });
 
 it("marks a partial step", () => {

@@ -20,6 +20,8 @@ export interface StepBar {
   /** Device busy time as a share of the scale; null when it was not recorded. */
   readonly deviceRatio: number | null;
   readonly device_ns: number;
+  /** How many launches have no work in the file. */
+  readonly lost: number;
 }
 
 /** One bar per row, from the columns in the header; the longest step fills the scale. */
@@ -43,6 +45,7 @@ function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): 
     parts: parts.filter((part) => part.dur_ns > 0),
     deviceRatio: Number.isNaN(device) ? null : device / longest,
     device_ns: device,
+    lost: bars.lost === null ? 0 : numberAt(frame, bars.lost, row) || 0,
   };
 }
 

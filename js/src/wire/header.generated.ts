@@ -86,7 +86,8 @@ export type Column = Checked<typeof column>;
  *
  * `number` labels a bar, `start` is when it began, `total` is its length, and `parts` gives the
  * column of each phase. `complete` is false for a bar that was cut. `line` is drawn below the
- * parts on the same scale.
+ * parts on the same scale. `lost` is how many launches of a bar have no work in the file; a bar
+ * with some is marked.
  */
 export const bars = record({
   number: text,
@@ -95,6 +96,7 @@ export const bars = record({
   complete: text,
   parts: mapOf(text),
   line: orNull(text),
+  lost: orNull(text),
 });
 export type Bars = Checked<typeof bars>;
 

@@ -135,3 +135,23 @@ def test_a_step_that_was_cut_off_counts_as_much_as_it_lasted(complete: tuple[boo
 
 def test_without_steps_sums_stay_as_they_are() -> None:
     assert steps_worth(make_trace(span("aten::mm", 0, 10))) == 1
+
+
+def test_a_step_counts_the_launches_whose_work_is_missing() -> None:
+    trace = make_trace(
+        *(annotation(f"ProfilerStep#{number}", 100 * number, 100) for number in range(3)),
+        *(launch(100 * n + at, 5, 100 * n + at) for n in range(3) for at in (10, 30)),
+        *(kernel("gemm", 100 * n + at + 10, 5, 100 * n + at) for n in range(3) for at in (10, 30) if n != 1),
+    )
+    table = steps_table(trace)
+    assert table.frame["missing"].to_list() == [0, 2, 0]
+    assert table.bars is not None
+    assert table.bars.lost == "missing"
+
+
+def test_no_step_is_marked_where_nothing_is_missing() -> None:
+    trace = make_trace(annotation("ProfilerStep#0", 0, 100), launch(10, 5, 1), kernel("gemm", 20, 5, 1))
+    table = steps_table(trace)
+    assert table.frame["missing"].to_list() == [0]
+    assert table.bars is not None
+    assert table.bars.lost is None

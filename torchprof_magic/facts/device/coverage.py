@@ -45,6 +45,11 @@ class Launches(NamedTuple):
         return (self.events == 0) & ~(self.is_captured | self.is_empty | self.is_pending)
 
     @property
+    def is_lossy(self) -> BoolArray:
+        """Which of them lack work in the file: all of it, or kernels of their graph."""
+        return self.is_missing | (self.short > 0)
+
+    @property
     def counts(self) -> BoolArray:
         """Which of them started work, or should have."""
         return (self.events > 0) | self.is_missing
@@ -255,12 +260,11 @@ class Loss(NamedTuple):
 def loss_of(trace: Trace) -> Loss:
     """Return how much device work is missing, and the numbers of the steps that miss some."""
     found = launches_of(trace)
-    is_lossy = found.is_missing | (found.short > 0)
     return Loss(
         launches=int(found.counts.sum()),
         missing=int(found.is_missing.sum()),
         short=int(found.short.sum()),
-        steps=np.unique(found.step[is_lossy & (found.step >= 0)]),
+        steps=np.unique(found.step[found.is_lossy & (found.step >= 0)]),
     )
 
 

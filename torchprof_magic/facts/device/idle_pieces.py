@@ -37,10 +37,15 @@ SHORT_GAP_NS = 10_000
 
 
 # What a piece of idle time is, besides the state of the host.
-ELSE = ("launch call", "launch latency", "queued, not started", "queued, short gap", "inside a graph", "not recorded")
+ELSE = (
+    "launch call", "launch latency", "queued, not started", "queued, short gap", "inside a graph", "not recorded",
+    "work missing",
+)  # fmt: skip
 
 
-LAUNCH_CALL, LATENCY, QUEUED, QUEUED_SHORT, IN_GRAPH, NOT_RECORDED = range(len(STATES), len(STATES) + len(ELSE))
+LAUNCH_CALL, LATENCY, QUEUED, QUEUED_SHORT, IN_GRAPH, NOT_RECORDED, MISSING = range(
+    len(STATES), len(STATES) + len(ELSE)
+)
 
 
 DETAILS = (*STATES, *ELSE)
@@ -131,6 +136,7 @@ def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone:
         else:
             own = state if zone == 0 else np.full(len(of), LATENCY)
         detail = np.where(plan.fixed[of] >= 0, plan.fixed[of], own)
+        cause = np.where(detail == MISSING, NO_PARENT, cause)  # what the host did is not why
         device = np.full(len(of), gaps.device, np.int64)
         parts.append(IdlePieces(device, of, start[kept], end[kept], detail, cause, state))
     joined = IdlePieces(*map(np.concatenate, zip(*parts, strict=True)))
@@ -164,7 +170,7 @@ def _plan(trace: Trace, gaps: Gaps) -> _Plan:
     fixed[is_queued] = np.where((gaps.end_ns - gaps.start_ns)[is_queued] < SHORT_GAP_NS, QUEUED_SHORT, QUEUED)
     fixed[_is_inside_graph(sources, start, gaps.next_row, call)] = IN_GRAPH
     fixed[(gaps.next_row >= 0) & ~has_call] = NOT_RECORDED
-    fixed[_hides_lost_work(trace, gaps)] = NOT_RECORDED
+    fixed[_hides_lost_work(trace, gaps)] = MISSING
     return _Plan(
         lane=np.where(
             has_call,
@@ -234,7 +240,8 @@ CAUSES = {
     "python": "the host ran Python between ops, or something that was not recorded",
     "queued": "the next work was launched already, but the device had not begun it",
     "profiler": "the profiler itself held the host",
-    "unknown": "the file does not say, or lacks work that was launched meanwhile",
+    "missing": "work was launched meanwhile that is not in the file, so that the device may have been busy",
+    "unknown": "the file does not say",
 }
 
 
@@ -250,6 +257,7 @@ CAUSE_TITLES = {
     "python": "Python",
     "queued": "queued work",
     "profiler": "profiler",
+    "missing": "events missing",
     "unknown": "unknown",
 }
 
@@ -270,6 +278,7 @@ _CAUSE_OF = {
     "queued, short gap": "queued",
     "inside a graph": "queued",
     "not recorded": "unknown",
+    "work missing": "missing",
 }
 
 

@@ -58,7 +58,7 @@ def broken_step_limit(trace: Trace, step_ms: float) -> list[Broken]:
     """Return the limit of the typical step, if it is broken or if there is no complete step."""
     limit, found = f"at most {format_ns(step_ms * 1e6)}", typical_ns(step_durations(trace))
     if math.isnan(found):
-        lost = f", {launches_without_work(trace)} have no work" if loss_of(trace).missing else ""
+        lost = f", {launches_without_work(trace)}" if loss_of(trace).missing else ""
         return [Broken("step", limit, f"no complete step{lost}")]
     return [Broken("step", limit, format_ns(found))] if found > step_ms * 1e6 else []
 

@@ -43,7 +43,7 @@ def warnings_of(before: Trace, after: Trace) -> list[str]:
     for which, trace in (("earlier", before), ("later", after)):
         if is_incomplete(trace):
             lost = launches_without_work(trace)
-            found.append(f"In the {which} run {lost} have no work of the device, so its times are too short.")
+            found.append(f"In the {which} run {lost} of the device, so its times are too short.")
     return found
 
 

@@ -37,6 +37,7 @@ _CAUSES = {
     "initialisation": "its host initialises the device",
     "communication": "its host takes part in other collectives",
     "queued": "its device has a longer queue",
+    "missing": "its recording lacks work of its device",
     "forward": "its forward takes longer",
     "backward": "its backward takes longer",
     "optimizer": "its optimizer takes longer",

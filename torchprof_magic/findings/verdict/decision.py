@@ -206,7 +206,7 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
 
 def _unclear(trace: Trace, account: Account, cause: Cause) -> Verdict | None:
     """Return that no cause is the limit: the file does not tell what fills the time, or many causes share it."""
-    hidden = {name: account.causes[name] for name in ("unknown", "queued") if name in account.causes}
+    hidden = {name: account.causes[name] for name in HIDDEN_WORDS if name in account.causes}
     most = max(hidden.values(), key=lambda each: each.ns, default=None)
     if most is not None and most.ns >= max(cause.ns, LEAST_CAUSE * account.whole_ns):
         words: tuple[Span, ...] = HIDDEN_WORDS[most.kind](trace, account, most)
@@ -305,7 +305,7 @@ def _told(
         own |= {"python", *_WORK}
     least_ns = LEAST_SECOND * account.whole_ns
     others = tuple(c for c in ranked if c.kind not in own | {"queued", "profiler"} and c.ns >= least_ns)
-    second = next((c for c in others if c.kind != "unknown"), None)
+    second = next((c for c in others if c.kind not in ("unknown", "missing")), None)
     doubts = find_doubts(trace)
     return Verdict(
         kind=kind,

@@ -116,19 +116,23 @@ def _losses(trace: Trace) -> Iterator[Problem]:
         yield problem(
             "run.work_missing",
             count=found.missing,
-            launches=launches_without_work(trace),
+            launches=f"{format_count(found.missing)} of {counted(found.launches, 'launch')}",
+            have="has" if found.missing == 1 else "have",
             steps=where,
         )
     if found.short:
-        yield problem("run.graph_work_missing", count=found.short, kernels=counted(found.short, "kernel"), steps=where)
+        are = "is" if found.short == 1 else "are"
+        kernels = counted(found.short, "kernel")
+        yield problem("run.graph_work_missing", count=found.short, kernels=kernels, are=are, steps=where)
     if late := int(launches.is_pending.sum()):
         yield problem("run.work_after_end", count=late, launches=counted(late, "launch"))
 
 
 def launches_without_work(trace: Trace) -> str:
-    """Return how many launches have no work in the file, of how many: ``6 of 1,200 launches``."""
+    """Return how many launches have no work in the file, of how many: ``6 of 1,200 launches have no work``."""
     found = loss_of(trace)
-    return f"{format_count(found.missing)} of {counted(found.launches, 'launch')}"
+    have = "has" if found.missing == 1 else "have"
+    return f"{format_count(found.missing)} of {counted(found.launches, 'launch')} {have} no work"
 
 
 def in_steps(trace: Trace, numbers: IntArray) -> str:

@@ -59,7 +59,7 @@ def _incomplete(trace: Trace) -> str:
     found = loss_of(trace)
     if not (found.missing or found.short):
         return ""
-    what = f"{launches_without_work(trace)} have no work in the file"
+    what = f"{launches_without_work(trace)} in the file"
     if not found.missing:
         what = f"{counted(found.short, 'kernel')} of graphs {'is' if found.short == 1 else 'are'} missing"
     if is_incomplete(trace):

@@ -51,6 +51,7 @@ _NAMES = {
     "python": "Python",
     "op dispatch": "op dispatch",
     "compile": "compilation or graph capture",
+    "missing": "work that is missing in the file",
     "unknown": "what the file does not tell",
 }
 # Causes in the account of a device that are named after a kernel.
@@ -359,12 +360,17 @@ def _unknown(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     )
 
 
+def _missing(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    why = "while work was launched that is not in the file, so that it may have been busy"
+    return (*_idle_for(account, cause, why), _plain(". Recording again would tell."))
+
+
 def _queued(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     why = "with work launched that it does not begin: it runs what is not in the file, or waits for another device"
     return (*_idle_for(account, cause, why), _plain(". Recording the whole program, and all devices, would tell."))
 
 
-HIDDEN_WORDS: dict[str, Words] = {"unknown": _unknown, "queued": _queued}
+HIDDEN_WORDS: dict[str, Words] = {"unknown": _unknown, "missing": _missing, "queued": _queued}
 
 
 def no_limit_words(account: Account) -> tuple[Span, ...]:

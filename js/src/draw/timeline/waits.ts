@@ -10,15 +10,26 @@ import { paintHatch } from "../hatch";
 import { type Brush, fitted, restoreBoxFont, TEXT_PX, type TimelineScene } from "./scene";
 
 const HATCH_PX = 6;
+// What Python calls the cause of waits in which the device may have done what is not in the file.
+const MISSING = "events missing";
 
-function hatch(brush: Brush, left: number, top: number, width: number, height: number): void {
+function hatch(
+  brush: Brush,
+  cause: number,
+  left: number,
+  top: number,
+  width: number,
+  height: number,
+): void {
   const { context, scene, size } = brush;
   const from = Math.max(scene.gutter, left);
   const to = Math.min(size.width, left + width);
   if (to <= from) return;
-  context.strokeStyle = cssColor(mix(scene.colors.background, scene.colors.muted, 0.75));
+  const isMissing = scene.causeTitle(cause) === MISSING;
+  const ink = isMissing ? scene.colors.warning : scene.colors.muted;
+  context.strokeStyle = cssColor(mix(scene.colors.background, ink, 0.75));
   context.lineWidth = 1;
-  paintHatch(context, from, top, to - from, height, HATCH_PX);
+  paintHatch(context, from, top, to - from, height, HATCH_PX, isMissing);
 }
 
 export function paintWaits(brush: Brush, band: LaneBand, top: number): void {
@@ -38,9 +49,9 @@ function paintWait(brush: Brush, box: WaitBox, top: number, height: number): voi
   if (box.count > 1) {
     const share = box.ns / Math.max(1, scene.scale.lengthFromPx(px(box.width)));
     const part = Math.max(3, height * Math.min(1, share));
-    hatch(brush, left, top + height - part, width, part);
+    hatch(brush, box.cause, left, top + height - part, width, part);
   } else {
-    hatch(brush, left, top, Math.max(1, width), height);
+    hatch(brush, box.cause, left, top, Math.max(1, width), height);
     context.strokeStyle = cssColor(scene.colors.muted);
     context.lineWidth = 1;
     if (width > 4) context.strokeRect(left + 0.5, top + 0.5, width - 1, height - 1);

@@ -1,6 +1,6 @@
 /** The steps side by side: a column each, stacked by phase, on one scale; many steps also as a distribution. */
 
-import { axisNumbers, columnFormat, formatNs } from "../../base/format";
+import { axisNumbers, columnFormat, formatNs, plural } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
 import { axisOf, histogram, medianOf, phasesIn, type StepBar } from "../../layout/step-bars";
 import type { FooterItem } from "../../state/store";
@@ -88,7 +88,7 @@ function Column({ report, bar, top, label, unit, number, isReached }: ColumnProp
     store.hover.value = isOver ? item : null;
   };
   return (
-    <li class={bar.isComplete ? "tp-step" : "tp-step tp-cut"} data-tp-step={bar.number}>
+    <li class={classOf(bar)} data-tp-step={bar.number}>
       <Button
         aria-pressed={isChosen(store, bar)}
         aria-label={`${item.name}: ${spoken}`}
@@ -108,8 +108,25 @@ function Column({ report, bar, top, label, unit, number, isReached }: ColumnProp
           <span class="tp-step-device" style={{ height: percent(bar.device_ns / top) }} />
         )}
       </Button>
-      <span class="tp-step-number">{number}</span>
+      <span class="tp-step-number">
+        {bar.lost > 0 && <LossMark />}
+        {number}
+      </span>
     </li>
+  );
+}
+
+function classOf(bar: StepBar): string {
+  const cut = bar.isComplete ? "" : " tp-cut";
+  return `tp-step${cut}${bar.lost > 0 ? " tp-lossy" : ""}`;
+}
+
+/** Marks a step of which work is missing in the file; its facts say how much. */
+export function LossMark() {
+  return (
+    <span class="tp-warning tp-loss-mark" aria-hidden="true">
+      ▲
+    </span>
   );
 }
 
@@ -163,14 +180,19 @@ function legendOf(bars: readonly StepBar[], theme: Theme): readonly LegendEntry[
   return hasDevice ? [...parts, device] : parts;
 }
 
+function stateOf({ lost, isComplete }: StepBar): string {
+  if (lost > 0) return ", incomplete";
+  return isComplete ? "" : ", partial";
+}
+
 export function stepItem(bar: StepBar): FooterItem {
   const parts = bar.parts.map((part) => `${phaseTitle(part.phase)} ${formatNs(part.dur_ns)}`);
   const device = bar.deviceRatio === null ? [] : [`device busy ${formatNs(bar.device_ns)}`];
-  const partial = bar.isComplete ? "" : ", partial";
+  const lost = bar.lost > 0 ? [`${plural(bar.lost, "launch")} without work`] : [];
   return {
-    name: `Step ${bar.number}${partial}`,
+    name: `Step ${bar.number}${stateOf(bar)}`,
     isCode: false,
     phase: "",
-    facts: [formatNs(bar.dur_ns), ...parts, ...device],
+    facts: [formatNs(bar.dur_ns), ...lost, ...parts, ...device],
   };
 }

@@ -6,7 +6,7 @@ import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { moveAmong } from "../common/focusable";
 import { percent } from "../common/parts";
-import { Stack, stepItem } from "./step-chart";
+import { LossMark, Stack, stepItem } from "./step-chart";
 import { isChosen, stepsOf, toggleStep } from "./steps";
 import { renderSpan } from "./verdict";
 
@@ -65,6 +65,7 @@ function StepStrip({
             <span class="tp-step-stack" style={{ height: percent(bar.dur_ns / longest) }}>
               <Stack bar={bar} theme={look.value.theme} />
             </span>
+            {bar.lost > 0 && <LossMark />}
           </Button>
         ))}
       <span class="tp-step-text">{text}</span>
