@@ -136,8 +136,12 @@ the optimizer from
 missing. It is not missing if it was captured into a graph, if it fills nothing (as libraries do; no fill in that place
 has work, while the kernels beside it do), or if it is among the last ones, no wait for the device follows, and the
 recording ended within the time that other work took. `report.coverage` counts them in all, per device and per step.
-A step that misses work is not complete, and is left out where others are. An idle time in which lost work was launched
-is of unknown cause.
+A step that misses work is not complete, and is left out where others are. The cause of an idle time in which lost work
+was launched is missing: the device may have been busy.
+
+**Silent.** Where for 10 ms or more no thread has an op, a call or a range of the user's own, a file does not say
+whether the host ran Python, waited, or did what was not recorded. This is called unknown, not Python, unless Python
+calls or lines were recorded or the CPU time of the steps was measured.
 
 **Possible.** Work begins after its launch and ends before the wait for it returns, and a stream runs its work in turn.
 Work that lasts over all of the next one of its stream, beyond a wait for it, or several steps and 10 times as

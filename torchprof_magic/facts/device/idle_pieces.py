@@ -15,6 +15,7 @@ from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
     BLOCKED,
     ONCE,
+    OTHER,
     STATES,
     WEAK,
     Pieces,
@@ -24,6 +25,7 @@ from torchprof_magic.facts.host.host_states import (
     strongest_of,
     thread_timelines,
 )
+from torchprof_magic.facts.host.silence import are_silent
 from torchprof_magic.facts.shared import launch_sources, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, merge
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -133,8 +135,11 @@ def _device_pieces(trace: Trace, gaps: Gaps, lines: dict[int, Timeline], anyone:
         of, state, cause = host.of[kept], host.state[kept], host.cause[kept]
         if zone == 1:
             own = np.where((state == BLOCKED) | (state == ONCE), state, LAUNCH_CALL)
+        elif zone == 0:
+            is_silent = (state == OTHER) & are_silent(trace, start[kept], end[kept])
+            own = np.where(is_silent, NOT_RECORDED, state)
         else:
-            own = state if zone == 0 else np.full(len(of), LATENCY)
+            own = np.full(len(of), LATENCY)
         detail = np.where(plan.fixed[of] >= 0, plan.fixed[of], own)
         cause = np.where(detail == MISSING, NO_PARENT, cause)  # what the host did is not why
         device = np.full(len(of), gaps.device, np.int64)

@@ -15,6 +15,7 @@ from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
 from torchprof_magic.facts.host.pauses import longest_pause
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
+from torchprof_magic.facts.host.silence import are_silent
 from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, lanes_of_steps, step_pieces
 from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
 from torchprof_magic.facts.source.forward_of import forward_of_events
@@ -148,6 +149,11 @@ def host_account(trace: Trace) -> Account:
         gap=np.full(len(ns), NO_PARENT),
     )
     causes = {phase: _cause_of(trace, phase, parts, pieces.phase == number) for number, phase in enumerate(PHASES)}
+    is_silent = (pieces.phase == PHASES.index("python")) & are_silent(trace, pieces.start_ns, pieces.end_ns)
+    if is_silent.any():
+        rest = parts._replace(ns=np.where(is_silent, 0, ns))
+        causes["python"] = _cause_of(trace, "python", rest, pieces.phase == PHASES.index("python"))
+        causes["unknown"] = _cause_of(trace, "unknown", parts, is_silent)
     causes["python"] = _with_pause(trace, causes["python"], pieces, ns)
     causes = _with_measured_idle(trace, causes)
     nest = host_nest(trace)

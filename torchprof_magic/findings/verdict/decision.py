@@ -15,6 +15,7 @@ from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.findings.verdict.words import (
     DEVICE_WORDS,
+    HIDDEN_ON_HOST,
     HIDDEN_WORDS,
     HOST_WORDS,
     TITLES,
@@ -206,12 +207,13 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
 
 def _unclear(trace: Trace, account: Account, cause: Cause) -> Verdict | None:
     """Return that no cause is the limit: the file does not tell what fills the time, or many causes share it."""
-    hidden = {name: account.causes[name] for name in HIDDEN_WORDS if name in account.causes}
+    words_of = HIDDEN_ON_HOST if account.device is None else HIDDEN_WORDS
+    hidden = {name: account.causes[name] for name in words_of if name in account.causes}
     most = max(hidden.values(), key=lambda each: each.ns, default=None)
     if most is not None and most.ns >= max(cause.ns, LEAST_CAUSE * account.whole_ns):
-        words: tuple[Span, ...] = HIDDEN_WORDS[most.kind](trace, account, most)
+        words: tuple[Span, ...] = words_of[most.kind](trace, account, most)
         return _told(trace, "none", account, most, words, title="Not known")
-    if cause.ns >= LEAST_LIMIT * account.whole_ns:
+    if account.device is None or cause.ns >= LEAST_LIMIT * account.whole_ns:
         return None
     return _told(trace, "none", account, cause, no_limit_words(account), title="No single limit")
 
@@ -236,6 +238,8 @@ def _on_host(trace: Trace, account: Account) -> Verdict:
         cause, kind = worst, _HOST_KINDS[worst.kind]
     else:
         cause, kind = _work_on_host(account)
+    if (unclear := _unclear(trace, account, cause)) is not None:
+        return unclear
     words = HOST_WORDS[kind](trace, account, cause)
     return _told(trace, kind, account, cause, words)
 

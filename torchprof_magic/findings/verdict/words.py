@@ -370,9 +370,6 @@ def _queued(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (*_idle_for(account, cause, why), _plain(". Recording the whole program, and all devices, would tell."))
 
 
-HIDDEN_WORDS: dict[str, Words] = {"unknown": _unknown, "missing": _missing, "queued": _queued}
-
-
 def no_limit_words(account: Account) -> tuple[Span, ...]:
     """Return that no cause takes enough of the time to be called its limit."""
     return (
@@ -490,6 +487,14 @@ def _which_functions(trace: Trace, cause: Cause) -> tuple[Span, ...]:
     return (_plain(" Record with "), code("--stack"), _plain(" to see which functions take it."))
 
 
+_silent = _host(
+    "No thread has an event for",
+    " The file does not tell whether that is Python, waiting, or work that was not recorded; recording Python calls "
+    "(--stack) would.",
+)
+# What is said of causes of which the file does not tell what they are: on a device, and on the host.
+HIDDEN_WORDS: dict[str, Words] = {"unknown": _unknown, "missing": _missing, "queued": _queued}
+HIDDEN_ON_HOST: dict[str, Words] = {"unknown": _silent}
 HOST_WORDS: dict[str, Words] = {
     "compute": _cpu_ops,
     "memory_traffic": _host("Ops, most of which only move memory, take"),
