@@ -154,7 +154,9 @@ so is all of `report.as_recorded()`.
 start of worker processes and the first call of an op are done once, however often the program repeats the rest. They
 are recognised by name; or as the first call of a name that takes 20 times as long as later ones, and at least 1 ms (of
 an op 10 ms, without what it waits for, where a device was recorded). They are a cause of their own
-(initialisation), and never counted as what a change would save.
+(initialisation), and never counted as what a change would save. On the CPU, an op counts in the first step if it takes
+10 times as long as in others; in a live run 4 times, and never if the process had recorded it before. Imports of a live
+run are measured from module to module; what the last of them does is not seen.
 
 **Memory.** An allocation is paired with the next release at its address on its device; cycles are counted apart. Its
 category is that of a live object, if one was seen at its address meanwhile: parameters and buffers of modules,

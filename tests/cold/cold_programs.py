@@ -94,7 +94,7 @@ def import_of_a_part_of_torch() -> Step:
     x = torch.randn(64, 64)
 
     def step() -> None:
-        imported(("torch.ao.quantization", "torch.fx.experimental.symbolic_shapes", "torch.onnx"))
+        imported(("torch.distributed.pipelining", "torch.distributed.fsdp", "torch.ao.quantization.quantize_fx"))
         x.relu().sum()
 
     return step

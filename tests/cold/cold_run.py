@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 STEPS = 5
 # How one-time work is spoken of.
-WORDS = ("done once", "ompil", "nitialisation")
+WORDS = ("done once", "ompilation", "ompiling", "nitialisation")
 MOST_S = 120
 
 

@@ -498,6 +498,7 @@ class Recorder:
             step_ns=now_ns - self._step_start_ns,
             imported=self._imports.modules,
             imports=self._imports.packages,
+            import_ns=self._imports.ns,
         )
 
     @contextmanager

@@ -94,8 +94,8 @@ class StepMark:
     ``epoch`` counts how often the loop had been entered before, ``batch`` the steps since then. ``paused_ns`` is how
     many ns of it were paused by ``paused()``, and ``cpu_ns`` for how many its thread ran or was ready to run, None
     if not measured. ``run_ns``, ``epoch_ns`` and ``step_ns`` are the ns from the start of the run, of the epoch and of
-    the step to its end. ``imported`` is how many modules of Python were imported in it, and ``imports`` the names of
-    the packages that most of them are from.
+    the step to its end. ``imported`` is how many modules of Python were imported in it, ``imports`` the names of the
+    packages that most of them are from, and ``import_ns`` how long that took, at least.
     """
 
     number: int
@@ -110,6 +110,7 @@ class StepMark:
     step_ns: int = 0
     imported: int = 0
     imports: tuple[str, ...] = ()
+    import_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,7 @@ class Meta(_Bounded):
     the CPU use, ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``, ``cpu_model`` is its
     name. ``knows_storages`` is set if ``Trace.storages`` has all that the program held on the host before and after
     each cycle. ``others_share`` is the part of the time of all cores that other programs took during a live run.
+    ``ops_before`` are the ops of a live run that the same process had recorded before, None where that is not known.
     """
 
     title: str = ""
@@ -212,6 +214,7 @@ class Meta(_Bounded):
     cpu_model: str = ""
     knows_storages: bool = False
     others_share: float | None = None
+    ops_before: tuple[str, ...] | None = None
     extra: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:

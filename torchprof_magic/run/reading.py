@@ -10,6 +10,7 @@ import polars as pl
 
 from torchprof_magic.capture import find_holders
 from torchprof_magic.ingest import facts_of, join_passes, read_chrome, with_snapshot
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
@@ -19,6 +20,7 @@ from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.storages import with_storages
 from torchprof_magic.run.tags import tags_of
+from torchprof_magic.runs import this_process
 from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
@@ -76,7 +78,12 @@ def read_recording(
     trace = with_storages(trace, recording)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = _with_snapshot(trace, recording.snapshot)
-    found = replace(trace.meta, cell_labels=_labels_in(trace), extra=_with_added(trace.meta.extra, recording))
+    found = replace(
+        trace.meta,
+        cell_labels=_labels_in(trace),
+        extra=_with_added(trace.meta.extra, recording),
+        ops_before=this_process.ops_before(_ops_in(trace)),
+    )
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
     paths = tuple(cycle.stored or cycle.path for cycle in recording.cycles)
     report = Report(trace, trace_paths=paths, find_holders=find_holders, find_saved=find_saved)
@@ -109,6 +116,11 @@ def _with_added(extra: tuple[tuple[str, str], ...], recording: Recording) -> tup
     """Return the metadata with what was added during the run, of which the files lack what came after their cycle."""
     text = ",".join(f"{json.dumps(key)}:{value}" for key, value in recording.metadata)
     return tuple(sorted({**dict(extra), **facts_of(f"{{{text}}}".encode())}.items()))
+
+
+def _ops_in(trace: Trace) -> list[str]:
+    is_op = trace.events["category"] == "cpu_op"
+    return distinct(trace.events["name"].filter(is_op)).cast(pl.String).to_list()
 
 
 def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:

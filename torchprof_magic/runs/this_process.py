@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torchprof_magic.model.meta import CellSource
     from torchprof_magic.model.trace import Trace
 
 # Memory must not grow with the number of runs.
 MAX_ENTRIES = 200
 MAX_CELLS = 32
+MAX_OPS = 20_000
 # A cell of whose lines so many are the same is the same cell, edited.
 SAME_CELL = 0.6
 _MOST_COMPARED_LINES = 200
@@ -74,6 +77,7 @@ _reports: list[Run] = []
 _held: WeakValueDictionary[str, Trace] = WeakValueDictionary()
 _entries: deque[Entry] = deque(maxlen=MAX_ENTRIES)
 _cells: deque[_Cell] = deque(maxlen=MAX_CELLS)
+_ops: set[str] = set()
 
 
 def remember(report: Run, name: str = "", cell_id: str = "") -> None:
@@ -134,6 +138,15 @@ def _is_alike(first: str, second: str) -> bool:
         for text in (first, second)
     ]
     return SequenceMatcher(None, lines[0], lines[1], autojunk=False).ratio() >= SAME_CELL
+
+
+def ops_before(names: Iterable[str]) -> tuple[str, ...]:
+    """Return which ops an earlier run has recorded, in order; from now on, these have all been."""
+    names = set(names)
+    before = tuple(sorted(names & _ops))
+    if len(_ops) + len(names) <= MAX_OPS:
+        _ops.update(names)
+    return before
 
 
 def last() -> Any:

@@ -10,10 +10,11 @@ from functools import partial
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchprof_magic.capture.parts import FUNCTIONS, LINES, MODULES, STORAGES, TAGS, THREAD_TIME
+from torchprof_magic.capture.parts import FUNCTIONS, IMPORTS, LINES, MODULES, STORAGES, TAGS, THREAD_TIME
 from torchprof_magic.capture.recording import ProgramMarks
 from torchprof_magic.capture.watch.cpu_time import CpuTime
 from torchprof_magic.capture.watch.functions import FunctionLines
+from torchprof_magic.capture.watch.imports import ImportTime
 from torchprof_magic.capture.watch.lines import NO_LINE, LineMarks
 from torchprof_magic.capture.watch.live_storages import LiveStorages
 from torchprof_magic.capture.watch.memory_tags import MemoryTags
@@ -36,10 +37,11 @@ _MOST_IMPORTS = 3
 
 
 class Imports(NamedTuple):
-    """How many modules were imported, and the names of the packages that most of them are from."""
+    """How many modules were imported, the packages that most of them are from, and how long that took at least."""
 
     modules: int
     packages: tuple[str, ...]
+    ns: int = 0
 
 
 NO_IMPORTS = Imports(0, ())
@@ -108,6 +110,7 @@ class ProgramWatch:
         self._began_ns = 0
         self._cpu_began_ns = 0
         self._modules_began = 0
+        self._imports = ImportTime()
         self._cpu = CpuTime()
         self._clock: list[tuple[int, int, int]] = []
         self._unix_ns: int | None = None
@@ -138,6 +141,7 @@ class ProgramWatch:
         if self.tags is not None:
             self.tags.outermost = 0  # of a forward that was interrupted
         self._modules_began = len(sys.modules)
+        self._parts.run(IMPORTS, partial(self._imports.switch, is_on=True))
         self._began_ns = perf_counter_ns()
         self._cpu_began_ns = self._parts.ask(THREAD_TIME, self._cpu.read_ns, default=0)
 
@@ -156,10 +160,12 @@ class ProgramWatch:
     def imports_of_step(self) -> Imports:
         """Return which modules of Python the step that has just ended imported."""
         count = len(sys.modules) - self._modules_began
+        self._imports.switch(is_on=False)
         if count <= 0:
-            return Imports(0, ())
+            return NO_IMPORTS
         added = [name.partition(".")[0] for name in [*sys.modules][-count:]]  # in the order of import
-        return Imports(count, tuple(name for name, _ in Counter(added).most_common(_MOST_IMPORTS)))
+        packages = tuple(name for name, _ in Counter(added).most_common(_MOST_IMPORTS))
+        return Imports(count, packages, self._imports.ns)
 
     def _switch(self, *, is_on: bool) -> None:
         """Begin or end to note, part by part; what has failed is switched off all the same."""
@@ -173,6 +179,7 @@ class ProgramWatch:
             do(FUNCTIONS, partial(self.functions.switch, is_on=is_on))
 
     def _end(self) -> None:
+        self._parts.undo(IMPORTS, partial(self._imports.switch, is_on=False))
         if self._is_watched:
             self._switch(is_on=False)
 

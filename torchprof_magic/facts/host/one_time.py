@@ -37,8 +37,22 @@ LONG_LAUNCH_NS = 5_000_000
 LEAST_STEPS = 3
 FIRST_STEP_TIMES = 10
 LONGEST_TIMES = 3
+# The same for an op that the process, as far as is known, had not run before.
+NEW_OP_TIMES = 4
+NEW_OP_LONGEST_TIMES = 2
 # What is called only once has nothing to compare it with, so it must take longer.
 LONG_SINGLE_NS = 100_000_000
+
+
+def new_ops_ratio(trace: Trace) -> float:
+    """Return the share of ops that no earlier run of the process has recorded, by their time; 0 if not known."""
+    before = trace.meta.ops_before
+    if before is None:
+        return 0.0
+    ops = trace.events.filter(pl.col("category") == "cpu_op")
+    by_name = ops.group_by("name").agg(pl.col("dur_ns").sum())
+    is_new = ~by_name["name"].cast(pl.String).is_in(before)
+    return int(by_name["dur_ns"].filter(is_new).sum()) / max(int(by_name["dur_ns"].sum()), 1)
 
 
 @once_per_trace
@@ -107,7 +121,10 @@ def _slow_to_launch(trace: Trace, is_op: BoolArray) -> BoolArray:
 
 
 def _only_in_the_first_step(trace: Trace) -> BoolArray:
-    """Return which of the program's ops in the first step are not, or far shorter, in the same place of the others."""
+    """Return which of the program's ops in the first step are not, or far shorter, in the same place of the others.
+
+    On the CPU, an op that an earlier run of the process has recorded is not called for the first time.
+    """
     events, steps = trace.events, trace.steps
     found = np.zeros(events.height, np.bool_)
     if steps.height < LEAST_STEPS:
@@ -132,9 +149,13 @@ def _only_in_the_first_step(trace: Trace) -> BoolArray:
     )
     first = frame.filter((pl.col("step") == 0) & (pl.col("dur") >= LONG_CALL_NS)).join(later, on=key, how="left")
     dur_ns, usual_ns, most_ns = pl.col("dur"), pl.col("usual"), pl.col("most")
-    is_longer = (dur_ns >= FIRST_STEP_TIMES * usual_ns) & (dur_ns >= LONGEST_TIMES * most_ns)
-    longer = first.filter(usual_ns.is_null() | is_longer)
-    found[longer["row"].to_numpy()] = True
+    before = None if trace.has_device else trace.meta.ops_before
+    known = (FIRST_STEP_TIMES, LONGEST_TIMES)
+    times, longest_times = known if before is None else (NEW_OP_TIMES, NEW_OP_LONGEST_TIMES)
+    is_longer = (dur_ns >= times * usual_ns) & (dur_ns >= longest_times * most_ns)
+    longer = first.filter(usual_ns.is_null() | is_longer)["row"].to_numpy()
+    names = events["name"].gather(longer).cast(pl.String)
+    found[longer[~names.is_in(before or ()).to_numpy()]] = True
     return found
 
 

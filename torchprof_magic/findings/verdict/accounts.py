@@ -155,7 +155,7 @@ def host_account(trace: Trace) -> Account:
         causes["python"] = _cause_of(trace, "python", rest, pieces.phase == PHASES.index("python"))
         causes["unknown"] = _cause_of(trace, "unknown", parts, is_silent)
     causes["python"] = _with_pause(trace, causes["python"], pieces, ns)
-    causes = _with_measured_idle(trace, causes)
+    causes = _with_imports(trace, _with_measured_idle(trace, causes))
     nest = host_nest(trace)
     is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
     tiny_ns = _tiny_op_ns(trace)
@@ -224,6 +224,19 @@ def _with_measured_idle(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cau
         "python": replace(python, ns=python.ns - asleep_ns),
         "idle": replace(larger, ns=idle.ns + asleep_ns),
     }
+
+
+def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
+    """Return the causes with the part of Python in which modules were imported, where a live run measured that."""
+    numbers = set(trace.steps[chosen_steps(trace).row.tolist()].select("cycle", "number").rows())
+    marks = [mark for mark in trace.meta.recorded_steps if mark.import_ns and (mark.cycle, mark.number) in numbers]
+    python, import_ns = causes["python"], sum(mark.import_ns for mark in marks)
+    if not marks:
+        return causes
+    import_ns = min(import_ns, python.ns)
+    name = max(marks, key=lambda mark: mark.import_ns).imports
+    imports = Cause(kind="initialisation", ns=import_ns, name=name[0] if name else "")
+    return causes | {"python": replace(python, ns=python.ns - import_ns), "initialisation": imports}
 
 
 def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:

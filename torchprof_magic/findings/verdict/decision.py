@@ -180,6 +180,7 @@ _HOST_KINDS: dict[str, Kind] = {
     "waiting": "waiting",
     "idle": "waiting",
     "compile": "compile",
+    "initialisation": "initialisation",
     "python": "python",
 }
 
@@ -224,7 +225,7 @@ def _on_host(trace: Trace, account: Account) -> Verdict:
     works = account.share("forward", "backward", "optimizer")
     if (paused := _partly_paused(trace, account)) is not None:
         return paused
-    others = [causes[name] for name in _HOST_KINDS if name != "python"]
+    others = [causes[name] for name in _HOST_KINDS if name != "python" and name in causes]
     worst = max(others, key=lambda cause: cause.ns)
     is_python = account.share("python") > LOUD_PYTHON and causes["python"].ns >= worst.ns
     cause: Cause

@@ -11,6 +11,7 @@ from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.host.distortion import find_distortion
+from torchprof_magic.facts.host.one_time import new_ops_ratio
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
@@ -29,6 +30,8 @@ LOUD_SPREAD = 0.2
 LOUD_TREND = 0.2
 LEAST_STEPS_WITH_TREND = 5
 LOUD_ONCE = 0.05
+MOSTLY_NEW = 0.5
+LOUD_PART = 0.25  # of what makes a step an outlier
 LOUD_BEFORE = 0.1
 LOUD_HOST = 0.25
 LOUD_IMPORTS = 0.1
@@ -164,18 +167,23 @@ def _outliers(trace: Trace) -> str:
     several = len(chosen.outliers) > 1
     rest = f" ({counted(len(chosen.outliers), 'step')} of this kind left out)" if several else "; it is left out"
     more = int(dur[worst] - typical)
-    why = _done_once(trace, worst, more) or _difference(trace, worst, chosen.row)
+    why = _done_once(trace, worst, more)
+    if not why:
+        is_new = worst == 0 and number == 0 and new_ops_ratio(trace) >= MOSTLY_NEW
+        why = _difference(trace, worst, chosen.row) + (", and may have done what is done once" if is_new else "")
     return f"Step {number} took {format_count(ratio)} times as long as the median{why}{rest}."
 
 
 def _done_once(trace: Trace, outlier: int, more_ns: int) -> str:
-    """Return what an outlier did that is done only once, if that is most of its additional time."""
+    """Return what an outlier did that is done only once, if that is a good part of its additional time."""
     start, end = (trace.steps[name].to_numpy()[outlier : outlier + 1] for name in ("start_ns", "end_ns"))
     once = one_time_within(trace, start, end)
-    if 2 * once.ns >= more_ns:
-        return f", {format_ns(once.ns)} of it for work that is done once: {once.what} ({cut_name(once.name)})"
     imported = imported_in(trace, outlier)
-    return f", and imported {imported}, which is done once" if imported else ""
+    parts = [f", and imported {imported}, which is done once"] if imported else []
+    if once.ns >= LOUD_PART * more_ns:
+        work = f"work that is done once: {once.what} ({cut_name(once.name)})"
+        parts.insert(0, f", {format_ns(once.ns)} of it for {work}")
+    return "".join(parts)
 
 
 def imported_in(trace: Trace, step: int) -> str:
@@ -222,6 +230,11 @@ def _few(trace: Trace) -> str:
     count = chosen.row
     if trace.steps.height == 0 or len(count) >= LEAST_STEPS:
         return ""
+    if len(count) == 1 and not len(chosen.outliers) and new_ops_ratio(trace) >= MOSTLY_NEW:
+        return (
+            "Only 1 complete step recorded, the first of its kind in this process, so work that is done once may be "
+            "part of it. Record it again, or more steps."
+        )
     found = f"Only {counted(len(count), 'complete step')} recorded"
     if len(chosen.outliers):
         found = f"Only {counted(len(count), 'typical step')} left"

@@ -504,5 +504,6 @@ HOST_WORDS: dict[str, Words] = {
     "data": _fetching,
     "waiting": _waiting_host,
     "compile": _host("Compilation takes"),
+    "initialisation": _host("Imports, which are done once, take"),
     "python": _python_host,
 }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from capturing import work
 
 from torchprof_magic.capture import CaptureSession
+from torchprof_magic.capture.watch import imports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,3 +41,46 @@ def test_a_step_knows_how_many_modules_it_imported_and_of_which_packages(
     (cycle,) = session.stop().cycles
     assert [mark.imported for mark in cycle.steps] == [0, 3, 0]
     assert cycle.steps[1].imports == ("slow_to_import", "another_one")
+
+
+def test_a_step_knows_how_long_its_imports_took(
+    make_session: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(ns=1)
+    monkeypatch.setitem(sys.modules, "fake_clock", clock)  # type: ignore[arg-type]
+    monkeypatch.setattr(imports, "perf_counter_ns", lambda: clock.ns)
+    for name, inner in (("outer_slow", "import inner_slow"), ("inner_slow", "import innermost"), ("innermost", "")):
+        (tmp_path / f"{name}.py").write_text(f"import fake_clock\nfake_clock.ns += 20\n{inner}")
+    (tmp_path / "another_one.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    finders = list(sys.meta_path)
+    session = make_session(schedule=(0, 0, 3, 1))
+    session.start()
+    for step in range(3):
+        work()
+        if step == 1:
+            importlib.import_module("outer_slow")
+            clock.ns += 500  # between two imports
+            importlib.import_module("another_one")
+        session.step()
+    (cycle,) = session.stop().cycles
+    # What the innermost one does after it was found is not seen.
+    assert [mark.import_ns for mark in cycle.steps] == [0, 40, 0]
+    assert sys.meta_path == finders
+
+
+def test_an_import_in_which_a_recording_runs_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "recording_program.py").write_text(
+        "import time, torch, torchprof_magic as tp\n"
+        "with tp.profile() as p:\n"
+        "    for step in range(3):\n"
+        "        torch.ones(2)\n"
+        "        import colorsys; time.sleep(0.01); import chunk_of_it\n"
+        "        p.step()\n"
+    )
+    (tmp_path / "chunk_of_it.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("colorsys", "recording_program"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    report = importlib.import_module("recording_program").p.report
+    assert [mark.import_ns for mark in report.trace.meta.recorded_steps] == [0, 0, 0]

@@ -149,6 +149,48 @@ def test_a_step_that_imported_modules_says_so() -> None:
     assert find_doubts(few)[0] == ("A step imported 90 modules (pandas), which is done once; record later steps too.")
 
 
+def test_imports_that_take_most_of_the_steps_are_initialisation_and_not_python() -> None:
+    trace = make_trace(annotation("ProfilerStep#0", 0, 90_000), span("aten::mm", 0, 20_000))
+    mark = StepMark(
+        number=0, cycle=0, is_complete=True, cpu_ns=90_000_000, imported=90, imports=("pandas",), import_ns=60_000_000
+    )
+    verdict = find_verdict(replace(trace, meta=replace(trace.meta, recorded_steps=(mark,))))
+    assert verdict.kind == "initialisation"
+    assert "Imports, which are done once, take 60 ms of 90 ms per step (66.7 %), mostly in pandas." in str(verdict)
+
+
+def steps_with_ops_before(lengths_us: tuple[int, ...], ops_before: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the doubts about steps of one op, from a process that had recorded these ops before."""
+    starts = [0, *accumulate(lengths_us)]
+    events = [
+        event
+        for number, (start, length) in enumerate(zip(starts, lengths_us, strict=False))
+        for event in (annotation(f"ProfilerStep#{number}", start, length), span("aten::conv2d", start, length))
+    ]
+    trace = make_trace(*events)
+    return find_doubts(replace(trace, meta=replace(trace.meta, ops_before=ops_before)))
+
+
+def test_an_op_that_the_process_recorded_before_is_not_called_for_the_first_time() -> None:
+    (known,) = steps_with_ops_before((90_000, 1_000, 1_000, 1_000), ("aten::conv2d",))
+    assert "89 ms of it more in forward; it is left out." in known
+    (new,) = steps_with_ops_before((90_000, 1_000, 1_000, 1_000), ())
+    assert "90 ms of it for work that is done once: the first call of an op (aten::conv2d)" in new
+
+
+def test_a_first_step_of_ops_that_are_new_may_have_done_what_is_done_once() -> None:
+    (doubt,) = steps_with_ops_before((2_000, 900, 900, 900), ())
+    assert doubt.endswith("1.10 ms of it more in forward, and may have done what is done once; it is left out.")
+
+
+def test_a_single_step_says_whether_what_is_done_once_may_be_in_it() -> None:
+    (new,) = steps_with_ops_before((90_000,), ())
+    assert "so work that is done once may be part of it. Record it again, or more steps." in new
+    for known in (("aten::conv2d",), None):
+        (doubt,) = steps_with_ops_before((90_000,), known)
+        assert doubt == "Only 1 complete step recorded, too few to tell how much steps differ."
+
+
 IMPORTING = ((0, 0, 90_000), (1, 90_000, 100), (2, 90_100, 100), (3, 90_200, 100))
 
 
