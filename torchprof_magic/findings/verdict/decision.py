@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from torchprof_magic.facts.device.busy import unknown_device_work
+from torchprof_magic.facts.device.coverage import launches_of, loss_of
 from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, device_account, host_account
 from torchprof_magic.findings.verdict.diagnosis import words_of_signs
@@ -126,7 +127,10 @@ def find_verdict(trace: Trace) -> Verdict:
             f"No kernel, copy or fill is in the file, although {words_of_signs(signs)}. {_HOW_TO_RECORD}",
         )
     has_ops = ops_table(trace).frame.filter(pl.col("kind") != NO_OP).height > 0
-    if not has_ops and (trace.has_device or chosen_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS):
+    needs_ops = chosen_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS
+    if trace.has_device:
+        needs_ops = not _replays_graphs(trace)  # which runs no op
+    if not has_ops and needs_ops:
         return _nothing(trace)
     on_device = device_account(trace)
     if on_device is not None:
@@ -138,6 +142,13 @@ def find_verdict(trace: Trace) -> Verdict:
     return _on_host(trace, host_account(trace))
 
 
+def _replays_graphs(trace: Trace) -> bool:
+    """Return whether most launches of the recording are those of graphs, and most of them have their work."""
+    launches = launches_of(trace)
+    ran, counts = launches.is_graph & (launches.events > 0), launches.counts
+    return bool(2 * int((launches.is_graph & counts).sum()) > int(counts.sum()) < 2 * int(ran.sum()))
+
+
 def _nothing(trace: Trace) -> Verdict:
     if has_graph(trace):
         return _say("Execution trace", "It holds the calls of ops and their tensors, but no times.")
@@ -145,16 +156,23 @@ def _nothing(trace: Trace) -> Verdict:
     if lost:
         return _say("Nothing recorded", lost[0])
     if trace.has_device:
-        return _say(
-            "Only device work",
-            "Kernels were recorded, but no ops. Record the cpu activity too, to see which ops launched them.",
-        )
+        return _only_on_device(trace)
     if trace.events.filter(~pl.col("name").cast(pl.String).str.contains(STEP_PATTERN)).height:
         return _say("No ops", "No torch op was recorded on the profiled threads.")
     if peaks := memory_peaks(memory_series(trace)):
         found = ", ".join(f"{mark.label} on {mark.lane}" for mark in peaks)
         return _say("Memory only", f"No ops were recorded, only allocations: {found}.")
     return _say("Nothing recorded", "No torch op ran during the recording.")
+
+
+def _only_on_device(trace: Trace) -> Verdict:
+    if loss_of(trace).missing:
+        told = (
+            "Work of the device is missing in the file, so that what limits the program is not known. Record it again."
+        )
+        return replace(_say("Not known", told), doubts=find_doubts(trace))
+    told = "Kernels were recorded, but no ops. Record the cpu activity too, to see which ops launched them."
+    return _say("Only device work", told)
 
 
 def _say(title: str, text: str) -> Verdict:

@@ -326,3 +326,32 @@ def test_without_steps_no_number_is_called_one_of_a_step() -> None:
     assert verdict.title == "Dispatch-bound"
     assert "launches work piece by piece, 1 kernel, mostly in aten::mm." in str(verdict)
     assert "per step" not in str(verdict)
+
+
+def replays(*kernels: int) -> Trace:
+    """Steps of 1 ms without ops, in each of which a graph of so many kernels of 85 us is replayed, and waited for."""
+    events = []
+    for number, count in enumerate(kernels):
+        at = 1_000 * number
+        graph = span("cudaGraphLaunch", at + 10, 20, cat="cuda_runtime", correlation=number + 1)
+        wait = span("cudaDeviceSynchronize", at + 40, 900, cat="cuda_runtime", correlation=number + 101)
+        work = [kernel(f"k{each}", at + 40 + 90 * each, 85, number + 1) for each in range(count)]
+        events += [annotation(f"ProfilerStep#{number}", at, 1_000), graph, wait, *work]
+    return make_trace(*events)
+
+
+def test_a_program_that_only_replays_graphs_has_a_limit_although_it_runs_no_op() -> None:
+    verdict = find_verdict(replays(10, 10, 10, 10))
+    assert verdict.kind == "compute"
+    assert "The device is busy 850 µs of 1 ms per step (85 %)" in str(verdict)
+
+
+def test_where_most_replays_lack_their_kernels_the_limit_is_not_known() -> None:
+    verdict = find_verdict(replays(10, 0, 0, 0))
+    assert (verdict.kind, verdict.title) == ("none", "Not known")
+    assert verdict.doubts[0].startswith("3 of 4 launches have no work in the file")
+
+
+def test_kernels_whose_launches_are_not_recorded_need_the_activity_of_the_host() -> None:
+    verdict = find_verdict(make_trace(STEP, kernel("k", 10, 85, 7)))
+    assert (verdict.kind, verdict.title) == ("none", "Only device work")
