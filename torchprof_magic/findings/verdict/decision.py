@@ -58,6 +58,8 @@ LEAST_LIMIT = 0.2
 # Every cause is named from this share on.
 LEAST_SECOND = 0.1
 _HOW_TO_RECORD = "Record the activity of the device as well (--activities cpu,cuda) to see what limits the program."
+# What the reader did with work of the device that has no time.
+_LOST_EVENTS = ("chrome.zero_time", "chrome.stray_time")
 # Steps without any op have a verdict from this time on; below, nothing happened.
 LEAST_WITHOUT_OPS_NS = 1_000_000
 # On the host alone: Python from this share on, and the optimizer.
@@ -122,9 +124,10 @@ def find_verdict(trace: Trace) -> Verdict:
     Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides.
     """
     if (signs := signs_of_device(trace)) is not None:
+        lost = next((each.message for each in trace.problems if each.code in _LOST_EVENTS), "")
         return _say(
             "GPU not recorded",
-            f"No kernel, copy or fill is in the file, although {words_of_signs(signs)}. {_HOW_TO_RECORD}",
+            f"No kernel, copy or fill is in the file, although {words_of_signs(signs)}. {lost or _HOW_TO_RECORD}",
         )
     has_ops = ops_table(trace).frame.filter(pl.col("kind") != NO_OP).height > 0
     needs_ops = chosen_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS

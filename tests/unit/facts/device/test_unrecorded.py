@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from support import allocation, kernel, launch, make_trace, span
+from support import allocation, chrome, kernel, launch, make_trace, span
 
+import torchprof_magic as tp
 from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.model.meta import CellSource
@@ -41,3 +43,15 @@ def test_a_program_of_the_cpu_shows_no_sign_of_a_device() -> None:
 
 def test_a_device_that_was_recorded_needs_no_sign() -> None:
     assert signs_of_device(make_trace(OP, launch(10, 2, 1), kernel("gemm", 20, 5, 1))) is None
+
+
+def test_kernels_that_lost_their_times_were_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "zeros.json"
+    events = [span("aten::mm", 5_000 + 100 * n, 50) for n in range(4)]
+    events += [launch(5_010 + 100 * n, 2, n + 1) for n in range(4)]
+    events += [kernel("gemm", 0, 0, n + 1) for n in range(4)]
+    path.write_bytes(chrome(*events))
+    verdict = tp.load(path).verdict
+    assert verdict.title == "GPU not recorded"
+    assert "Events have lost their times" in str(verdict)
+    assert "activities" not in str(verdict)
