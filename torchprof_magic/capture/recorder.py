@@ -96,6 +96,7 @@ class Recorder:
         self._marks: list[StepMark] = []
         self._absorbed_cycle = -1
         self._step_start_ns = 0
+        self._fetch_ns: int | None = None
         self._cpu_ns: int | None = None
         self._imports = NO_IMPORTS
         self._epoch = self._epoch_start = 0
@@ -184,9 +185,10 @@ class Recorder:
         goes_on = following.is_recording if self._action is Action.RECORD else following is self._action
         return self._is_full or self._action is Action.RECORD_AND_SAVE or not goes_on
 
-    def advance(self, guard: InterruptGuard, *, is_complete: bool = True) -> None:
-        """End the current step and enter the next."""
+    def advance(self, guard: InterruptGuard, *, is_complete: bool = True, fetched_ns: int | None = None) -> None:
+        """End the current step, whose loop had its item at ``fetched_ns``, and enter the next."""
         now_ns = perf_counter_ns()
+        self._fetch_ns = None if fetched_ns is None else max(fetched_ns - self._step_start_ns, 0)
         self._end_program_step(is_recorded=self.is_recording)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
@@ -232,6 +234,7 @@ class Recorder:
             self._lose_engine()
         elif engine is not None and engine.stage is Stage.RUNNING:
             self._end_program_step(is_recorded=not is_between)
+            self._fetch_ns = None
             if not is_between:
                 self._marks.append(self._mark(perf_counter_ns(), is_complete=False))
             self._end_cycle(self.torch_state())
@@ -499,6 +502,7 @@ class Recorder:
             imported=self._imports.modules,
             imports=self._imports.packages,
             import_ns=self._imports.ns,
+            fetch_ns=self._fetch_ns,
         )
 
     @contextmanager

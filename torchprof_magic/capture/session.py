@@ -236,16 +236,19 @@ class CaptureSession:
             self._problems.note("capture.later_loop", place=place)
 
     @protected
-    def step(self) -> None:
-        """End the current step. Does nothing before ``start``, after ``stop``, on another thread or in a child."""
+    def step(self, fetched_ns: int | None = None) -> None:
+        """End the current step. Does nothing before ``start``, after ``stop``, on another thread or in a child.
+
+        ``fetched_ns`` is when, by ``perf_counter_ns``, the loop had the item of this step, if it fetched one.
+        """
         self.parts.run(COMPILED_STEPS, self._callers.look, sys._getframe(1))  # noqa: SLF001 - the documented way
-        self._contained(self._advance, True)  # noqa: FBT003 - it is complete
+        self._contained(self._advance, True, fetched_ns)  # noqa: FBT003 - it is complete
         self.let_interrupts_in()
 
     @protected
     def cut(self) -> None:
         """End the current step early; it is listed as incomplete."""
-        self._contained(self._advance, False)  # noqa: FBT003 - it is not complete
+        self._contained(self._advance, False, None)  # noqa: FBT003 - it is not complete
         self.let_interrupts_in()
 
     @protected
@@ -466,7 +469,7 @@ class CaptureSession:
         if self._stepping.how == "optimizer":
             self.parts.set_up(OPTIMIZER, partial(compat.on_optimizer_step, self._optimizer_step), self._watches)
 
-    def _advance(self, is_complete: bool) -> None:
+    def _advance(self, is_complete: bool, fetched_ns: int | None) -> None:
         recorder = self._recorder
         if self._state is State.OVER:
             if recorder is not None:
@@ -485,7 +488,7 @@ class CaptureSession:
         was_recording = recorder.is_recording
         if not was_recording:
             self._report_progress(recorder.next_phase, recorder.step + 1)
-        advance = partial(recorder.advance, is_complete=is_complete)
+        advance = partial(recorder.advance, is_complete=is_complete, fetched_ns=fetched_ns)
         if recorder.will_transit():
             # Reading the signal handlers takes 30 us in Python 3.11, so it is done only if torch will be called.
             with self._undisturbed(is_slow=was_recording):

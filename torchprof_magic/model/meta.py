@@ -95,7 +95,8 @@ class StepMark:
     many ns of it were paused by ``paused()``, and ``cpu_ns`` for how many its thread ran or was ready to run, None
     if not measured. ``run_ns``, ``epoch_ns`` and ``step_ns`` are the ns from the start of the run, of the epoch and of
     the step to its end. ``imported`` is how many modules of Python were imported in it, ``imports`` the names of the
-    packages that most of them are from, and ``import_ns`` how long that took, at least.
+    packages that most of them are from, and ``import_ns`` how long that took, at least. ``fetch_ns`` is how long the
+    loop waited for its item, at the begin of the step; None where that was not measured.
     """
 
     number: int
@@ -111,6 +112,7 @@ class StepMark:
     imported: int = 0
     imports: tuple[str, ...] = ()
     import_ns: int = 0
+    fetch_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

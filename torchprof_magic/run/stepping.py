@@ -10,6 +10,7 @@ import ast
 import inspect
 import sys
 from dataclasses import dataclass
+from time import perf_counter_ns
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
         def count(self, iterable: object) -> int | None:
             """Return how many items a loop will get, if that is known."""
 
-        def step(self) -> None:
-            """End a step."""
+        def step(self, fetched_ns: int | None = None) -> None:
+            """End a step, whose item was there at ``fetched_ns``."""
 
         def cut(self) -> None:
             """End a step that was left early."""
@@ -139,6 +140,7 @@ class Stepper:
         self._marks = marks
         self._line = line
         self._is_inside = False
+        self._fetched_ns: int | None = None  # a ``while`` loop fetches nothing
 
     # ``for item in map(fetched, ends, iterable)``: the cell calls ``map``, which calls ``__iter__`` and ``__next__`` of
     # the iterable. So no frame of ours is in a traceback, and no item is kept while the next one is fetched.
@@ -171,10 +173,10 @@ class Stepper:
 
     def inside(self) -> None:
         """Note that an item was fetched."""
-        self._is_inside = True
+        self._is_inside, self._fetched_ns = True, perf_counter_ns()
 
     def _fetched(self, _: None, item: Item) -> Item:
-        self._is_inside = True
+        self._is_inside, self._fetched_ns = True, perf_counter_ns()
         return item
 
     def enter(self, length: int | None = None) -> None:
@@ -197,7 +199,7 @@ class Stepper:
         __tracebackhide__ = True
         if self._is_inside:
             self._is_inside = False
-            self._session.step()
+            self._session.step(self._fetched_ns)
             self._mark()
 
     def _mark(self) -> None:

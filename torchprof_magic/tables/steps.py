@@ -25,8 +25,8 @@ _PHASE_TEXT = {
     "backward": "Host time in autograd nodes, and in ops of ranges whose name contains backward that make no node.",
     "optimizer": "Host time in Optimizer.step and Optimizer.zero_grad, and in ops of ranges with such names.",
     "communication": "Host time in collectives, when the thread that runs the step does nothing else.",
-    "data": "Host time in the iterator of a DataLoader, in a range named after data loading, or in the header of the "
-    "loop that makes the steps, where lines were watched.",
+    "data": "Host time in the iterator of a DataLoader, in a range named after data loading, or until the loop that "
+    "makes the steps has its next item, where lines were watched.",
     "waiting": "Host time in blocking calls, which `report.waits` lists.",
     "compile": "Host time in compilation, in the capture of graphs, and in work that is done once, as loading code.",
     "python": "Host time between ops: Python code, and whatever was not recorded.",

@@ -33,7 +33,8 @@ class FakeSession:
     def count(self, iterable: object) -> int | None:
         return count_ahead(iterable)
 
-    def step(self) -> None:
+    def step(self, fetched_ns: int | None = None) -> None:
+        del fetched_ns
         self.calls.append("step")
 
     def cut(self) -> None:

@@ -93,7 +93,7 @@ def step_pieces(trace: Trace) -> StepPieces:
     if not parts:
         return StepPieces(*(np.empty(0, np.int64) for _ in StepPieces._fields))
     pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
-    pieces, site = _cut_by_lines(trace, pieces, lane)
+    pieces, site = _cut_at_fetches(trace, *_cut_by_lines(trace, pieces, lane))
     order = np.lexsort((pieces.start_ns, pieces.of))
     pieces, site = Pieces(*(column[order] for column in pieces)), site[order]
     phase = _phases(trace, pieces, site)
@@ -168,6 +168,30 @@ def _cut_by_lines(trace: Trace, pieces: Pieces, lane_of_step: IntArray) -> tuple
     return Pieces(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(sites)
 
 
+@once_per_trace
+def fetched_ns(trace: Trace) -> IntArray:
+    """Return when each step had its item, after which its loop fetches nothing; its end where that is not known."""
+    known = {(mark.cycle, mark.number): mark.fetch_ns for mark in trace.meta.recorded_steps}
+    ends = zip(
+        trace.steps.select("cycle", "number").rows(), *(trace.steps[key] for key in ("start_ns", "end_ns")), strict=True
+    )
+    found = [end if (fetch := known.get(key)) is None else min(start + fetch, end) for key, start, end in ends]
+    return np.array(found, np.int64)
+
+
+def _cut_at_fetches(trace: Trace, pieces: Pieces, site: IntArray) -> tuple[Pieces, IntArray]:
+    """Cut the pieces at the end of the fetch in each step: the body of a loop may stand on the line of its header."""
+    at_ns = fetched_ns(trace)[pieces.of]
+    cut = np.flatnonzero((pieces.start_ns < at_ns) & (at_ns < pieces.end_ns))
+    if len(cut) == 0:
+        return pieces, site
+    end_ns = pieces.end_ns.copy()
+    end_ns[cut] = at_ns[cut]
+    later = Pieces(*(column[cut] for column in pieces))._replace(start_ns=at_ns[cut])
+    first = pieces._replace(end_ns=end_ns)
+    return Pieces(*(np.concatenate(both) for both in zip(first, later, strict=True))), np.append(site, site[cut])
+
+
 def _phases(trace: Trace, pieces: Pieces, site: IntArray) -> IntArray:
     nest = host_nest(trace)
     row = np.append(nest.row, NO_PARENT)[pieces.cause]
@@ -182,7 +206,8 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray) -> IntArray:
     phase[is_ops & (phase == PHASES.index("python"))] = PHASES.index("forward")
     phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("compile")
     phase[(pieces.state >= OTHER) & _is_sleep(trace, pieces.cause)] = PHASES.index("idle")
-    phase[_fetches(trace)[site] & (pieces.state != BLOCKED)] = PHASES.index("data")
+    is_fetch = _fetches(trace)[site] & (pieces.start_ns < fetched_ns(trace)[pieces.of])
+    phase[is_fetch & (pieces.state != BLOCKED)] = PHASES.index("data")
     return phase
 
 
