@@ -225,8 +225,11 @@ def test_an_exception_of_the_cell_is_unchanged_and_comes_with_the_partial_report
 
 
 def test_an_interrupt_ends_the_cell_with_a_partial_report_and_the_next_cell_records(kernel: Kernel) -> None:
-    forever = "for i in iter(int, 1):\n    torch.ones(8).sum()\n    if k == 3: print('here', flush=True)\n    k += 1\n"
-    cell = kernel.run(f"%%torchprof --active 100000000 --wait 0 --warmup 0\nk = 0\n{forever}", interrupt_at="here")
+    # It rests in each step, so that the recording is small when the interrupt comes.
+    forever = "for i in iter(int, 1):\n    torch.ones(8).sum(); time.sleep(0.01)\n"
+    forever += "    if k == 3: print('here', flush=True)\n    k += 1\n"
+    begin = "%%torchprof --active 100000000 --wait 0 --warmup 0\nimport time\nk = 0\n"
+    cell = kernel.run(f"{begin}{forever}", interrupt_at="here")
     assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyboardInterrupt")
     assert len(cell.of("error")) == 1
     assert len(cell.static) == 1
