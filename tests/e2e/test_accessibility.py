@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from amount import thorough
 from driver import open_tab, screenshot, show_file
 from gpu_trace import write_gpu_trace
 from hosts import Hosted, hosted
@@ -119,7 +120,8 @@ def wait_for_tables(report: Any) -> None:
         report.locator(".tp-spoken tbody tr").first.wait_for(state="attached")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+# A sample has each of the two themes once, as a file and live.
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=thorough)])
 def test_axe_finds_nothing_in_a_file(axe_page: Page, report: tp.Report, tmp_path: Path, theme: str) -> None:
     shown = show_file(axe_page, report.to_html(tmp_path / "report.html"))
     expect(shown).to_have_attribute("data-tp-theme", theme)
@@ -129,7 +131,7 @@ def test_axe_finds_nothing_in_a_file(axe_page: Page, report: tp.Report, tmp_path
         assert axe_page.evaluate(RUN_AXE) == [], view
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=thorough), "dark"])
 def test_axe_finds_nothing_in_a_live_report(browser: Browser, report: tp.Report, tmp_path: Path, theme: str) -> None:
     if not AXE.exists():
         pytest.skip("axe is not installed: run `npm ci` in js/")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from amount import sampled
 from driver import open_tab, screenshot
 from playwright.sync_api import Browser, Page, expect
 
@@ -18,8 +19,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FILES = (
     "02_a100_ddp_rank0of2.json.gz",
     "03_h100_qwen_stacks_memory.json.gz",
-    "05_v100_resnet50_old_schema.json.gz",
     "07_mi300_flux_triton_large.json.gz",
+    "05_v100_resnet50_old_schema.json.gz",
 )
 WORK = ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
 LEAST_US = 1_000
@@ -85,7 +86,7 @@ def _innermost(spans: list[dict[str, Any]], call: dict[str, Any]) -> dict[str, A
     return min(around, key=lambda event: float(event["dur"]), default=None)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", sampled(FILES))
 def test_the_first_long_wait_is_explained_with_kernel_op_shapes_and_stack(
     name: str, browser: Browser, traces: Path, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amount import sampled
 from counter_trace import write_counter_trace
 from driver import Lab, Server, open_tab, screenshot, show_file, write_notebook
 from playwright.sync_api import Browser, Page, expect
@@ -77,7 +78,10 @@ def timeline(request: pytest.FixtureRequest, browser: Browser, files: dict[int, 
     context.close()
 
 
-@pytest.mark.parametrize("timeline", ["light-1100", "light-640", "dark-1100", "dark-640"], indirect=True)
+LOOKS = sampled(["light-1100", "light-640", "dark-1100", "dark-640"])
+
+
+@pytest.mark.parametrize("timeline", LOOKS, indirect=True)
 def test_a_counter_says_its_value_under_the_pointer(timeline: Timeline) -> None:
     assert timeline.hover("SM Clock")
     # In the middle of the step the device works.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +67,8 @@ class Watched:
         self.requests.append(route.request.url)
         route.abort()
 
-    def open(self, report: Report, path: Path) -> Locator:
-        text = report.to_html(path, perfetto=True).read_text("utf-8")
-        path.write_text(POLICY.sub("", text, count=1), "utf-8")
-        self.page.goto(path.as_uri())
+    def open(self, file: Path) -> Locator:
+        self.page.goto(file.as_uri())
         shown = self.page.locator('.tp-report[data-tp-ready="true"]')
         shown.wait_for()
         return shown
@@ -95,8 +93,19 @@ def report() -> Report:
     return report_of(TEXTS)
 
 
-def test_every_view_shows_every_text_as_a_text(report: Report, watched: Watched, tmp_path: Path) -> None:
-    shown = watched.open(report, tmp_path / "report.html")
+@pytest.fixture(scope="module")
+def file(report: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return without_policy(report, tmp_path_factory.mktemp("hostile") / "report.html")
+
+
+def without_policy(report: Report, path: Path) -> Path:
+    text = report.to_html(path, perfetto=True).read_text("utf-8")
+    path.write_text(POLICY.sub("", text, count=1), "utf-8")
+    return path
+
+
+def test_every_view_shows_every_text_as_a_text(watched: Watched, file: Path) -> None:
+    shown = watched.open(file)
     assert set(TABS) <= set(tabs_of(shown))
     for tab in tabs_of(shown):
         open_tab(shown, tab)
@@ -117,11 +126,15 @@ def test_every_view_shows_every_text_as_a_text(report: Report, watched: Watched,
     watched.check()
 
 
-@pytest.mark.parametrize("make", [report_of, report_with_call_stacks], ids=["frames", "call stacks"])
-def test_every_grouping_shows_every_text_as_a_text(
-    make: Callable[[tuple[str, ...]], Report], watched: Watched, tmp_path: Path
-) -> None:
-    shown = watched.open(make(TEXTS), tmp_path / "report.html")
+@pytest.fixture(params=["frames", "call stacks"])
+def grouped(request: pytest.FixtureRequest, file: Path, tmp_path: Path) -> Path:
+    if request.param == "frames":
+        return file
+    return without_policy(report_with_call_stacks(sample(3)), tmp_path / "report.html")
+
+
+def test_every_grouping_shows_every_text_as_a_text(watched: Watched, grouped: Path) -> None:
+    shown = watched.open(grouped)
     open_tab(shown, "ops")
     groupings = shown.get_by_role("group", name="Group by").get_by_role("button")
     assert groupings.count() == 10
@@ -176,8 +189,8 @@ def use_flame(shown: Locator) -> None:
         shown.page.keyboard.press("Escape")
 
 
-def test_a_search_for_any_text_finds_it_and_breaks_nothing(report: Report, watched: Watched, tmp_path: Path) -> None:
-    shown = watched.open(report, tmp_path / "report.html")
+def test_a_search_for_any_text_finds_it_and_breaks_nothing(report: Report, watched: Watched, file: Path) -> None:
+    shown = watched.open(file)
     texts = [text for text in sample(1) if len(text) < MAX_TEXT]
     names = set(report.ops["name"])
     found = 0
@@ -207,16 +220,18 @@ def words_of(shown: Locator) -> list[str]:
     return shown.locator("[data-tp-row] bdi").evaluate_all("all => all.map((name) => name.title || name.textContent)")
 
 
-def test_copied_rows_and_files_have_every_text_and_no_formula(report: Report, watched: Watched, tmp_path: Path) -> None:
-    shown = watched.open(report, tmp_path / "report.html")
+def test_copied_rows_and_files_have_every_text_and_no_formula(
+    report: Report, watched: Watched, file: Path, tmp_path: Path
+) -> None:
+    shown = watched.open(file)
     for tab in ("ops", "source", "modules"):
         open_tab(shown, tab)
         shown.get_by_role("button", name="Columns").click()
         with watched.page.expect_download() as download:
             shown.get_by_text("Save as CSV").click()
         download.value.save_as(tmp_path / f"{tab}.csv")
-        with (tmp_path / f"{tab}.csv").open(encoding="utf-8", newline="") as file:
-            _, *rows = csv.reader(file)
+        with (tmp_path / f"{tab}.csv").open(encoding="utf-8", newline="") as saved:
+            _, *rows = csv.reader(saved)
         assert not [cell for row in rows for cell in row if FORMULA.match(cell) and not re.fullmatch(r"-\d+", cell)]
         if tab == "ops":
             # Decoders of text take a byte order mark in front of a name for one of the name's encoding.

@@ -29,6 +29,13 @@ def kernel() -> Iterator[Kernel]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def own() -> Iterator[Kernel]:
+    """Return a kernel that has shown nothing before, in which tests may change torch."""
+    with started("%load_ext torchprof_magic\nimport sys, torch") as found:
+        yield found
+
+
 def names_in(path: Path) -> list[str]:
     """Return the names of a trace's events."""
     return [event["name"] for event in json.loads(path.read_bytes())["traceEvents"]]
@@ -54,41 +61,44 @@ def test_a_live_view_and_a_static_copy_of_the_same_run_are_shown(kernel: Kernel)
         assert part in static
 
 
-def test_the_live_view_stands_before_the_static_copy_is_made_and_the_cell_does_without_matplotlib() -> None:
-    with started("%load_ext torchprof_magic\nimport sys, torch") as own:
-        own.run(
-            "from torchprof_magic.report.trace_report import Report\n"
-            "made = Report._repr_mimebundle_\n"
-            "def noted(self, *args, **more):\n"
-            "    print('static copy begins')\n"
-            "    return made(self, *args, **more)\n"
-            "Report._repr_mimebundle_ = noted"
-        )
-        cell = own.run(f"%%torchprof --memory --shapes\n{LOOP}")
-        kinds = [
-            "begins" if "static copy begins" in content.get("text", "") else "view" if WIDGET in data else "static"
-            for content in (message["content"] for message in cell.messages)
-            if (data := content.get("data", {})) or "static copy begins" in content.get("text", "")
-        ]
-        assert kinds[-3:] == ["view", "begins", "static"]
-        assert own.run("print('matplotlib' in sys.modules)").text == "False\n"
+def test_the_live_view_stands_before_the_static_copy_is_made_and_the_cell_does_without_matplotlib(own: Kernel) -> None:
+    own.run(
+        "from torchprof_magic.report.trace_report import Report\n"
+        "made = Report._repr_mimebundle_\n"
+        "def noted(self, *args, **more):\n"
+        "    print('static copy begins')\n"
+        "    return made(self, *args, **more)\n"
+        "Report._repr_mimebundle_ = noted"
+    )
+    cell = own.run(f"%%torchprof --memory --shapes\n{LOOP}")
+    own.run("Report._repr_mimebundle_ = made")
+    kinds = [
+        "begins" if "static copy begins" in content.get("text", "") else "view" if WIDGET in data else "static"
+        for content in (message["content"] for message in cell.messages)
+        if (data := content.get("data", {})) or "static copy begins" in content.get("text", "")
+    ]
+    assert kinds[-3:] == ["view", "begins", "static"]
+    assert own.run("print('matplotlib' in sys.modules)").text == "False\n"
 
 
-def test_an_interrupt_while_the_static_copy_is_made_leaves_the_live_view_and_says_where_the_report_is() -> None:
-    with started("%load_ext torchprof_magic\nimport torch") as own:
-        own.run(
-            "from torchprof_magic.report.trace_report import Report\n"
-            "def interrupted(self, *args, **more):\n"
-            "    raise KeyboardInterrupt\n"
-            "Report._repr_mimebundle_ = interrupted"
-        )
-        cell = own.run(f"%%torchprof -o run\n{LOOP}")
-        views = [data for data in cell.shown if "torchprof report" in data.get("text/plain", "")]
-        assert [WIDGET in data for data in views] == [True]
-        assert cell.static == []
-        assert "%torchprof last" in cell.text
-        assert cell.reply["ename"] == "KeyboardInterrupt"
-        assert own.run("print(run.steps.height)").text == "3\n"
+def test_an_interrupt_while_the_static_copy_is_made_leaves_the_live_view_and_says_where_the_report_is(
+    own: Kernel,
+) -> None:
+    own.run(
+        "from torchprof_magic.report.trace_report import Report\n"
+        "made = Report._repr_mimebundle_\n"
+        "def interrupted(self, *args, **more):\n"
+        "    raise KeyboardInterrupt\n"
+        "Report._repr_mimebundle_ = interrupted"
+    )
+    cell = own.run(f"%%torchprof -o run\n{LOOP}")
+    own.run("Report._repr_mimebundle_ = made")
+    views = [data for data in cell.shown if "torchprof report" in data.get("text/plain", "")]
+    assert [WIDGET in data for data in views] == [True]
+    assert cell.static == []
+    assert "%torchprof last" in cell.text
+    assert cell.reply["ename"] == "KeyboardInterrupt"
+    assert own.run("print(run.steps.height)").text == "3\n"
 
 
 def test_a_report_that_is_the_last_line_of_a_cell_is_shown_and_one_in_a_list_is_named(kernel: Kernel) -> None:
@@ -215,8 +225,11 @@ def test_an_exception_of_the_cell_is_unchanged_and_comes_with_the_partial_report
 
 
 def test_an_interrupt_ends_the_cell_with_a_partial_report_and_the_next_cell_records(kernel: Kernel) -> None:
-    forever = "for i in iter(int, 1):\n    torch.ones(8).sum()\n    if k == 3: print('here', flush=True)\n    k += 1\n"
-    cell = kernel.run(f"%%torchprof --active 100000000 --wait 0 --warmup 0\nk = 0\n{forever}", interrupt_at="here")
+    # It rests in each step, so that the recording is small when the interrupt comes.
+    forever = "for i in iter(int, 1):\n    torch.ones(8).sum(); time.sleep(0.01)\n"
+    forever += "    if k == 3: print('here', flush=True)\n    k += 1\n"
+    begin = "%%torchprof --active 100000000 --wait 0 --warmup 0\nimport time\nk = 0\n"
+    cell = kernel.run(f"{begin}{forever}", interrupt_at="here")
     assert (cell.reply["status"], cell.reply["ename"]) == ("error", "KeyboardInterrupt")
     assert len(cell.of("error")) == 1
     assert len(cell.static) == 1
@@ -325,7 +338,7 @@ def test_help_lists_every_flag(kernel: Kernel) -> None:
 
 
 NO_MEMORY_LEFT = """
-import torch, torchprof_magic.capture.torch_api.compat as compat
+import torch
 history = []
 torch.cuda.is_available = lambda: True
 torch._C._cuda_isHistoryEnabled = lambda: bool(history)
@@ -339,27 +352,25 @@ torch.cuda.memory._snapshot = lambda: {"segments": [], "device_traces": [list(hi
 """
 
 
-def test_a_cell_that_runs_out_of_device_memory_keeps_its_snapshot_and_its_own_error(tmp_path: Path) -> None:
-    with started(f"%load_ext torchprof_magic\n{NO_MEMORY_LEFT}") as kernel:
-        target = tmp_path / "snapshot.pickle"
-        flags = f"--activities cpu --snapshot {target} -o run"
-        cell = kernel.run(
-            f"%%torchprof {flags}\nkept = 1\nfor i in range(9):\n    torch.ones(4)\n    if i == 2: full()"
-        )
-        assert cell.reply["ename"] == "OutOfMemoryError"
-        assert "\n".join(cell.reply["traceback"]).count("Tried to allocate 20.00 MiB") == 1
-        assert "torchprof_magic" not in "\n".join(cell.reply["traceback"])
-        said = kernel.run(
-            "print(kept, history, *(p.message for p in run.problems if 'memory' in p.code), sep='|')"
-        ).text
-        kept, history, at_step, in_snapshot = said.strip().split("|")
-        assert (kept, history) == ("1", "[]")
-        assert at_step == "The device ran out of memory at step 2, allocating 20.00 MiB."
-        assert "requested 21 MB while the device had 0 B free" in in_snapshot
-        opened = kernel.run(f"%torchprof load {target} -o opened").reply["status"]
-        assert opened == "ok"
-        said = kernel.run("print([p.message for p in opened.problems if p.code == 'snapshot.out_of_memory'])").text
-        assert "requested 21 MB while the device had 0 B free" in said
+def test_a_cell_that_runs_out_of_device_memory_keeps_its_snapshot_and_its_own_error(
+    own: Kernel, tmp_path: Path
+) -> None:
+    own.run(NO_MEMORY_LEFT)
+    target = tmp_path / "snapshot.pickle"
+    flags = f"--activities cpu --snapshot {target} -o run"
+    cell = own.run(f"%%torchprof {flags}\nkept = 1\nfor i in range(9):\n    torch.ones(4)\n    if i == 2: full()")
+    assert cell.reply["ename"] == "OutOfMemoryError"
+    assert "\n".join(cell.reply["traceback"]).count("Tried to allocate 20.00 MiB") == 1
+    assert "torchprof_magic" not in "\n".join(cell.reply["traceback"])
+    said = own.run("print(kept, history, *(p.message for p in run.problems if 'memory' in p.code), sep='|')").text
+    kept, history, at_step, in_snapshot = said.strip().split("|")
+    assert (kept, history) == ("1", "[]")
+    assert at_step == "The device ran out of memory at step 2, allocating 20.00 MiB."
+    assert "requested 21 MB while the device had 0 B free" in in_snapshot
+    opened = own.run(f"%torchprof load {target} -o opened").reply["status"]
+    assert opened == "ok"
+    said = own.run("print([p.message for p in opened.problems if p.code == 'snapshot.out_of_memory'])").text
+    assert "requested 21 MB while the device had 0 B free" in said
 
 
 def test_raw_files_of_a_run_are_deleted_once_the_next_run_replaced_its_report(kernel: Kernel) -> None:

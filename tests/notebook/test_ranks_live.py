@@ -1,4 +1,4 @@
-"""Jobs that run: the engines of an ipyparallel cluster with gloo, and a torchrun job that has not finished."""
+"""Cells and jobs on the engines of an ipyparallel cluster, and a torchrun job that has not finished."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ for step in range(6):
     loss.backward()
     model.zero_grad()
 """
+WIDGET = "application/vnd.jupyter.widget-view+json"
+LOOP = "for _ in range(6):\n    (torch.ones(32, 32) @ torch.ones(32, 32)).sum()\n"
 SCRIPT = """
 import os, pathlib, sys, time
 import torch, torch.distributed as dist
@@ -79,8 +81,42 @@ def said(kernel: Kernel, what: str) -> str:
     return kernel.run(f"print(repr(({what})))").text.strip()
 
 
+def use(kernel: Kernel, engines: str) -> None:
+    """Let cells run on these engines."""
+    kernel.run(f"view = client[{engines}]\nview.block = True\nview.activate()")
+
+
+def asked(kernel: Kernel, what: str) -> str:
+    """Return the output of ``what`` on every engine, and whether a profiler is on there."""
+    kernel.run(f"%%px\nsaid = {what}, torch.autograd._profiler_enabled()")
+    return kernel.run("print(view['said'])").text
+
+
+def test_each_engine_shows_its_report_as_text_and_tables_and_no_widget_that_could_not_ask_it(kernel: Kernel) -> None:
+    use(kernel, ":2")
+    cell = kernel.run(f"%%px\n%%torchprof -o report\n{LOOP}")
+    assert cell.reply["status"] == "ok"
+    shown = [content for content in cell.of("display_data") if "engine" in content["metadata"]]
+    assert sorted(content["metadata"]["engine"] for content in shown) == [0, 1]
+    for content in shown:
+        assert "steps 2\N{EN DASH}4 recorded, stepped by line 2" in content["data"]["text/html"]
+        assert WIDGET not in content["data"]
+    told = asked(kernel, "report.steps['number'].to_list()")
+    assert told.count("[2, 3, 4], False") == 2
+
+
+def test_an_error_on_an_engine_is_its_own_and_what_was_recorded_is_there(kernel: Kernel) -> None:
+    use(kernel, ":2")
+    cell = kernel.run(f"%%px\n%%torchprof -o report\n{LOOP}    if _ == 3: 1 / 0\n")
+    assert cell.reply["status"] == "error"
+    assert "ZeroDivisionError" in str(cell.messages)
+    told = asked(kernel, "report.steps['complete'].to_list()")
+    assert told.count("[True, False], False") == 2
+
+
 def test_two_engines_are_one_report_with_the_line_of_the_late_one(kernel: Kernel) -> None:
-    kernel.run("view = client[:2]\nview.block = True\nview.activate()" + JOIN)
+    use(kernel, ":2")
+    kernel.run(JOIN)
     assert kernel.run(TRAIN.replace("LATE", "1")).reply["status"] == "ok"
     kernel.run("report = tp.ranks(view)")
     assert said(kernel, "report.ranks['rank'].to_list(), report.world_size") == "([0, 1], 2)"
@@ -90,10 +126,11 @@ def test_two_engines_are_one_report_with_the_line_of_the_late_one(kernel: Kernel
 
 
 def test_four_engines_are_one_report_and_an_engine_that_dies_is_told(kernel: Kernel) -> None:
-    kernel.run("view = client[:]\nview.block = True\nview.activate()" + JOIN)
+    use(kernel, ":")
+    kernel.run(JOIN)
     assert kernel.run(TRAIN.replace("LATE", "2")).reply["status"] == "ok"
     shown = kernel.run("report = tp.ranks(view, 'run')\nreport")
-    assert "application/vnd.jupyter.widget-view+json" in shown.of("display_data")[0]["data"]
+    assert WIDGET in shown.of("display_data")[0]["data"]
     assert said(kernel, "report.ranks['rank'].to_list()") == "[0, 1, 2, 3]"
     assert said(kernel, "(v := report.verdict).kind, v.rank, v.line") == "('straggler', 2, 5)"
     assert said(kernel, "report.rank(2).steps.height, report.rank(2).trace.meta.rank") == "(3, 2)"

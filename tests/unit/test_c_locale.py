@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from amount import thorough
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,14 @@ for write in (tp.load(file).save, tp.load(file).to_html, tp.load(file).export):
         else:
             assert False, 'it was written'
 """,
+    "a file name that no list of traces can hold is refused before anything runs": """
+try:
+    tp.profile(trace_dir='.', filename=os.fsdecode(bytes((195, 169)) + b'.json')).__enter__()
+except tp.TorchProfError as error:
+    assert 'a file name cannot contain' in str(error), error
+else:
+    assert False, 'it was begun'
+""",
     "a recording": """
 import torch
 with tp.profile(trace_dir=os.path.join(folder, 'kept')) as profiler:
@@ -85,17 +94,10 @@ def test_the_command_line_shows_what_it_can_and_escapes_the_rest(folder: bytes) 
     done = run("-m", "torchprof_magic", file)
     assert (done.returncode, done.stderr) == (0, b"")
     assert rb"aten::mm \xe9" in done.stdout
+
+
+@thorough
+def test_the_command_line_escapes_the_name_of_a_file_that_is_missing(folder: bytes) -> None:
     missing = run("-m", "torchprof_magic", os.path.join(folder, b"no.json"))  # noqa: PTH118
     assert missing.returncode == 1
     assert missing.stderr.endswith(b"no.json: no such file\n")
-
-
-def test_a_file_name_that_no_list_of_traces_can_hold_is_refused_before_anything_runs(folder: bytes) -> None:
-    done = run(
-        "-c",
-        "import os, torchprof_magic as tp\n"
-        "try:\n    tp.profile(trace_dir='.', filename=os.fsdecode(bytes((195, 169)) + b'.json')).__enter__()\n"
-        "except tp.TorchProfError as error:\n    print(error)",
-        folder,
-    )
-    assert b"a file name cannot contain" in done.stdout

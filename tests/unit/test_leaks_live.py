@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 import pytest
 import torch
+from amount import sampled
 from IPython.core.interactiveshell import InteractiveShell
 
 import torchprof_magic as tp
@@ -103,7 +104,7 @@ def shell() -> Iterator[Any]:
     InteractiveShell.clear_instance()
 
 
-@pytest.mark.parametrize("name", LEAKS)
+@pytest.mark.parametrize("name", sampled(list(LEAKS)))
 def test_a_planted_leak_is_found_with_its_line_and_what_holds_it(shell: Any, name: str) -> None:
     leak = LEAKS[name]
     shell.run_cell(SETUP + leak.before).raise_error()
@@ -182,7 +183,7 @@ for number in range(16):
 """
 
 
-@pytest.mark.parametrize("name", RINGS)
+@pytest.mark.parametrize("name", sampled(list(RINGS)))
 def test_a_buffer_of_fixed_size_that_was_full_is_no_leak(shell: Any, name: str) -> None:
     before, step = (text.format(new="torch.randn(300, 10)") for text in RINGS[name])
     shell.run_cell(SETUP + before).raise_error()

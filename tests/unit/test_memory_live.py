@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
+from amount import sampled
 
 import torchprof_magic as tp
 
@@ -24,7 +25,7 @@ def benchmark() -> Any:
         return runpy.run_path(str(BENCHMARK), run_name="memory_categories")
 
 
-@pytest.mark.parametrize("name", ["MLP Adam", "conv+BN SGD-m", "transformer Adam tied"])
+@pytest.mark.parametrize("name", sampled(["MLP Adam", "conv+BN SGD-m", "transformer Adam tied"], 2))
 @pytest.mark.filterwarnings("ignore")
 def test_the_curve_and_its_categories_are_those_of_torch_where_it_knows_them(benchmark: Any, name: str) -> None:
     run = benchmark["Run"](benchmark["PROGRAMS"][name])
@@ -47,7 +48,7 @@ def test_the_curve_and_its_categories_are_those_of_torch_where_it_knows_them(ben
 
 
 @pytest.mark.parametrize(
-    "name", ["MLP SGD-m", "MLP Adam for-loop", "MLP Adam set_to_none=False", "conv+BN SGD-m accumulation"]
+    "name", sampled(["MLP SGD-m", "MLP Adam for-loop", "MLP Adam set_to_none=False", "conv+BN SGD-m accumulation"])
 )
 @pytest.mark.filterwarnings("ignore")
 def test_after_each_step_parameters_gradients_and_state_are_those_of_the_live_objects(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 import torch
+from amount import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import allocation, make_trace, span
@@ -152,7 +153,9 @@ MOVES = {
 }
 
 
-@settings(max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(40), derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
 @given(
     moves=st.lists(st.one_of(st.sampled_from(sorted(MOVES)), st.sampled_from(["(", ")"])), min_size=1, max_size=12),
     has_shapes=st.booleans(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
+from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +189,16 @@ def test_exported_stacks_of_device_time_are_those_of_ops_and_of_the_work_itself(
     assert path.read_text().splitlines() == ["train.py(3):_step 50"] * 2
 
 
+@cache
+def by_torch(path: Path) -> EventList:
+    return events_of_file(path).key_averages()
+
+
+@cache
+def by_us(path: Path) -> Report:
+    return load(path)
+
+
 def near(theirs: Any, row: dict[str, Any]) -> list[bool]:
     pairs = (
         (theirs.self_cpu_time_total, row["self_cpu_ns"]),
@@ -201,11 +212,8 @@ def near(theirs: Any, row: dict[str, Any]) -> list[bool]:
 @pytest.mark.parametrize("name", ["02_a100_ddp_rank0of2", "03_h100_qwen_stacks_memory"])
 def test_averages_of_gpu_traces_are_what_torchs_own_rules_give(traces: Path, name: str) -> None:
     path = traces / f"{name}.json.gz"
-    theirs = {
-        (row.key, row.device_type != DeviceType.CPU, bool(row.is_user_annotation)): row
-        for row in events_of_file(path).key_averages()
-    }
-    ours = load(path).key_averages()
+    theirs = {(row.key, row.device_type != DeviceType.CPU, bool(row.is_user_annotation)): row for row in by_torch(path)}
+    ours = by_us(path).key_averages()
     on_device = pl.col("kind").is_in(("kernel", "memcpy", "memset", "gpu_user_annotation"))
     ours = ours.with_columns(on_device.alias("device"), pl.col("kind").str.ends_with("user_annotation").alias("range"))
     found = {(row["key"], row["device"], row["range"]): row for row in ours.to_dicts()}
@@ -227,8 +235,8 @@ def comparable(table: str) -> list[str]:
 def test_the_table_of_a_gpu_trace_has_the_lines_that_torch_prints(traces: Path, arguments: dict[str, Any]) -> None:
     path = traces / "02_a100_ddp_rank0of2.json.gz"
     how = {"row_limit": -1, "time_unit": "s", **arguments}
-    theirs = events_of_file(path).key_averages().table(**how)
-    ours = load(path).key_averages_table(**how)
+    theirs = by_torch(path).table(**how)
+    ours = by_us(path).key_averages_table(**how)
     assert comparable(ours) == comparable(theirs)
     assert ours.splitlines()[-1] == theirs.splitlines()[-1]
     assert "Self CUDA time total" in ours

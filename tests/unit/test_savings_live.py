@@ -32,7 +32,8 @@ def benchmark() -> Any:
             ("transformer", "half the batch", 0.1),
             ("conv+BN", "checkpoints, each of 4 Residual", 0.05),
             ("conv+BN", "bfloat16 for everything", 0.1),
-        ]
+        ],
+        5,
     ),
 )
 @pytest.mark.filterwarnings("ignore")

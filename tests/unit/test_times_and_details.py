@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 import torch
+from amount import sampled
 from torch import nn
 from torch.profiler import record_function
 
@@ -240,7 +241,7 @@ def test_an_extra_op_in_every_second_step_loses_only_its_own_details() -> None:
     assert p.report.ops_by("shapes").filter(pl.col("name") == "aten::fill_")["calls"].max() == 40
 
 
-@pytest.mark.parametrize(("steps", "expected"), [(4, [1]), (5, [2]), (6, [1, 2]), (7, [2, 3]), (9, [2, 3, 4])])
+@pytest.mark.parametrize(("steps", "expected"), sampled([(4, [1]), (5, [2]), (6, [1, 2]), (7, [2, 3]), (9, [2, 3, 4])]))
 def test_a_short_loop_is_split_so_that_both_passes_fit(steps: int, expected: list[int]) -> None:
     with tp.profile(two_pass=True) as p:
         for _ in p.steps(range(steps)):

@@ -272,7 +272,7 @@ def random_trace(seed: int) -> Trace:
     return make_trace(*choose.sample(events, len(events)))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 def test_overlapping_events_are_valid_after_export_and_read_back_unchanged(tmp_path: Path, seed: int) -> None:
     trace = random_trace(seed)
     validate(exported(trace, tmp_path))

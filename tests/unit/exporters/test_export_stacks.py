@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from amount import sampled
 from support import annotation, frame, kernel, launch, make_trace, span
 from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
@@ -109,7 +110,7 @@ def test_speedscope_files_can_hold_hostile_names_and_empty_recordings(tmp_path: 
 
 
 def test_every_real_trace_gives_a_balanced_speedscope_file(traces: Path, tmp_path: Path) -> None:
-    for path in sorted(path for path in traces.glob("0*.json.gz")):
+    for path in sampled(sorted(traces.glob("0*.json.gz"))):
         trace = load(path).trace
         document = speedscope(trace, tmp_path)
         assert sum(len(found["events"]) for found in document["profiles"]) == 2 * trace.events.height, path.name

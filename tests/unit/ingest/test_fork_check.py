@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from amount import thorough
 
 from torchprof_magic.ingest import fork_check
 
@@ -50,7 +51,7 @@ def told_by_child(when: str, folder: object) -> list[str]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("when", ["late", "before"])
+@pytest.mark.parametrize("when", ["late", pytest.param("before", marks=thorough)])
 def test_a_fork_of_a_process_that_has_used_polars_is_refused_before_anything_runs(tmp_path: object, when: str) -> None:
     recording, loading = told_by_child(when, tmp_path)
     assert recording.startswith("CaptureError this process was forked from one that had already used polars")

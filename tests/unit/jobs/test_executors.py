@@ -1,4 +1,4 @@
-"""Ranks are read on any engine. Dask and ipyparallel run for real, with two workers and small files."""
+"""Ranks are read on any engine. `make thorough` has Dask and ipyparallel for real, with two workers and small files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from amount import thorough
 from made_ranks import write_job
 
 import torchprof_magic as tp
@@ -51,6 +52,7 @@ def test_spawned_processes_read_ranks(job: Path) -> None:
         check(tp.load(job, executor=executor), job)  # type: ignore[arg-type]
 
 
+@thorough
 def test_dask_reads_ranks(job: Path) -> None:
     distributed = pytest.importorskip("distributed")
     with (
@@ -62,6 +64,7 @@ def test_dask_reads_ranks(job: Path) -> None:
         check(tp.load(job, executor=client.get_executor(pure=False)), job)  # type: ignore[arg-type]
 
 
+@thorough
 def test_ipyparallel_reads_ranks(job: Path) -> None:
     ipyparallel = pytest.importorskip("ipyparallel")
     with ipyparallel.Cluster(n=2, log_level=50) as client:

@@ -6,20 +6,23 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from amount import thorough
 
 import torchprof_magic as tp
 from torchprof_magic.capture.output.rank_names import name_of_rank
 
 JOB = """
-import sys
+import os, sys
 import torch
 import torch.distributed as dist
 import torchprof_magic as tp
 
-dist.init_process_group("gloo")
+rank, world_size = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE"))
+dist.init_process_group("gloo", init_method=sys.argv[2], rank=rank, world_size=world_size)
 with tp.profile(trace_dir=sys.argv[1], filename="{run_name}-{cycle}.json", run_name="job", active=1, wait=0,
                 warmup=0, repeat=2, execution_trace=sys.argv[1] + "/graph.json") as p:
     for _ in range(2):
@@ -33,14 +36,34 @@ dist.destroy_process_group()
 """
 
 
-def test_two_processes_of_a_job_write_one_file_a_cycle_each_with_their_rank(tmp_path: Path) -> None:
-    script, folder = tmp_path / "job.py", tmp_path / "traces"
-    script.write_text(JOB)
+def two_ranks(script: Path, folder: Path) -> None:
+    """Run both processes of a job, with what a launcher tells them."""
+    command = [sys.executable, str(script), str(folder), f"file://{script.with_name('meeting')}"]
+    ranks = [
+        subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**os.environ, "RANK": rank, "WORLD_SIZE": "2"}
+        )
+        for rank in "01"
+    ]
+    errors = [rank.communicate(timeout=240)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "".join(errors)[-3000:]
+
+
+def torchrun(script: Path, folder: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*launcher, str(script), str(folder)], capture_output=True, text=True, timeout=240, check=False
+        [*launcher, str(script), str(folder), "env://"], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("launch", [two_ranks, pytest.param(torchrun, marks=thorough)])
+def test_two_processes_of_a_job_write_one_file_a_cycle_each_with_their_rank(
+    tmp_path: Path, launch: Callable[[Path, Path], None]
+) -> None:
+    script, folder = tmp_path / "job.py", tmp_path / "traces"
+    script.write_text(JOB)
+    launch(script, folder)
     files = sorted(path.name for path in folder.iterdir() if path.suffix == ".json" and not path.name.startswith("."))
     graphs = [f"graph-rank{rank}{cycle}.json" for rank in (0, 1) for cycle in ("-1", "")]
     assert files == [*graphs, *(f"job-{cycle}-rank{rank}.json" for cycle in (0, 1) for rank in (0, 1))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import kernel, launch, make_trace, span
@@ -297,7 +298,7 @@ PARTS = (
 NAMES = st.lists(st.sampled_from(PARTS), max_size=8).map("".join) | st.text(max_size=40)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(NAMES, max_size=40, unique=True))
 def test_two_names_never_have_one_title(names: list[str]) -> None:
     titles = kernel_titles(names)
@@ -311,7 +312,7 @@ LIKE_TITLES = (
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(st.sampled_from(LIKE_TITLES), unique=True))
 def test_names_that_look_like_titles_do_not_take_those_of_others(names: list[str]) -> None:
     assert len(set(kernel_titles(names).values())) == len(names)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from amount import sampled
 from support import Event, annotation, frame, launch, make_trace, span
 
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest, lanes_of, segments_of
@@ -109,7 +110,7 @@ def innermost_slowly(nest: HostNest, rows: range, at_ns: int) -> int:
     return max((row for row in rows if nest.start_ns[row] <= at_ns < nest.end_ns[row]), default=-1)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", sampled(range(150)))
 def test_random_events_nest_properly_and_every_moment_has_one_innermost_event(seed: int) -> None:
     trace = make_trace(
         *random_events(seed, ["cpu_op", "user_annotation", "python_function", "cuda_runtime", "overhead"])
@@ -130,7 +131,7 @@ def test_random_events_nest_properly_and_every_moment_has_one_innermost_event(se
             assert found == innermost_slowly(nest, range(rows.start, rows.stop), at_ns)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", sampled(range(100)))
 def test_random_ops_are_cut_as_by_a_stack_that_is_walked_event_by_event(seed: int) -> None:
     """Without annotations nothing is moved, so each event ends with the nearest open one at the latest."""
     trace = make_trace(*random_events(seed, ["cpu_op", "python_function", "cuda_runtime"]))

@@ -71,7 +71,7 @@ def in_blocks() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("file", "block_bytes"), sampled(in_blocks(), 6))
+@pytest.mark.parametrize(("file", "block_bytes"), sampled(in_blocks(), 12))
 def test_the_size_of_blocks_changes_nothing(file: BadFile, block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if block_bytes < file.smallest_block:
         pytest.skip("would take minutes in blocks this small")
@@ -83,7 +83,7 @@ def test_the_size_of_blocks_changes_nothing(file: BadFile, block_bytes: int, mon
 
 @pytest.mark.parametrize(
     "file",
-    sampled([file for file in ALL if not file.content.startswith(b"\x1f\x8b") and len(file.content) < 1 << 22]),
+    sampled([file for file in ALL if not file.content.startswith(b"\x1f\x8b") and len(file.content) < 1 << 22], 12),
     ids=titles,
 )
 def test_gzip_around_a_file_changes_nothing(file: BadFile) -> None:

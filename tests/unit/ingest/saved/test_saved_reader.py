@@ -5,6 +5,7 @@ import json
 import re
 import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def test_whatever_was_read_is_the_same_after_saving(rows: list[tuple[Any, ...]])
         assert_same(load(write_saved(trace, Path(folder) / "run.torchprof")).trace, trace)
 
 
+@cache
 def full_trace() -> Trace:
     trace = make_trace(
         annotation("ProfilerStep#3", 0, 100),
@@ -132,9 +134,17 @@ def graph_frames() -> dict[str, pl.DataFrame]:
     }
 
 
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return write_saved(full_trace(), tmp_path_factory.mktemp("good") / "run.torchprof").read_bytes()
+
+
 @pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    return write_saved(full_trace(), tmp_path / "run.torchprof")
+def saved(good: bytes, tmp_path: Path) -> Path:
+    """Return a file of the test's own, which it may change."""
+    path = tmp_path / "run.torchprof"
+    path.write_bytes(good)
+    return path
 
 
 def rewritten(path: Path, **changed: bytes | None) -> Path:
@@ -411,7 +421,7 @@ def test_a_zip_that_unpacks_to_gigabytes_is_not_unpacked(tmp_path: Path) -> None
 
 
 def test_every_real_trace_survives_saving(traces: Path, tmp_path: Path) -> None:
-    for path in sorted(traces.glob("0*.json.gz")):
+    for path in sampled(sorted(traces.glob("0*.json.gz"))):
         trace = load(path).trace
         saved = write_saved(trace, tmp_path / "run.torchprof")
         assert_same(trace, load(saved).trace)

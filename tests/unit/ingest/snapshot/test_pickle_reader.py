@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amount import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -36,9 +37,13 @@ VALUES = st.recursive(
 )
 
 
-def thorough(count: int) -> settings:
+def tried(count: int) -> settings:
     return settings(
-        max_examples=count, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples(count),
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
 
 
@@ -64,7 +69,7 @@ def is_plain(value: object, depth: int = 0) -> bool:
     return type(value) in (str, bytes, int, float, bool, type(None))
 
 
-@thorough(400)
+@tried(400)
 @given(VALUES, st.sampled_from(PROTOCOLS))
 @example(PLAIN, 2)
 @example(PLAIN, 3)
@@ -110,14 +115,14 @@ def test_a_pickle_cut_at_any_byte_raises_our_error(protocol: int) -> None:
             read_plain(data[:end])
 
 
-@thorough(1500)
+@tried(1500)
 @given(st.binary(max_size=60))
 def test_random_bytes_raise_our_error_or_give_a_plain_value(data: bytes) -> None:
     with suppress(IngestError):
         assert is_plain(read_plain(b"\x80\x04" + data))
 
 
-@thorough(1500)
+@tried(1500)
 @given(st.data())
 def test_a_damaged_byte_raises_our_error_or_gives_a_plain_value(data: st.DataObject) -> None:
     whole = bytearray(pickle.dumps({**PLAIN, "texts": ["名前"]}, data.draw(st.sampled_from(PROTOCOLS))))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Event, allocation, annotation, chrome, frame, kernel, launch, span
@@ -288,7 +289,7 @@ def sizes(nodes: list[Node]) -> list[str]:
     return [text for node in nodes for text in (f"[[{node.size}]]", *sizes(list(node.inside)))]
 
 
-@settings(deadline=None, max_examples=40, derandomize=True, database=None)
+@settings(deadline=None, max_examples=examples(40), derandomize=True, database=None)
 @given(st.lists(st.lists(NODES, max_size=4), min_size=1, max_size=3), st.integers(0, 99), st.booleans())
 def test_the_same_work_with_other_durations_is_found_whole(
     steps: list[list[Node]], seed: int, has_frames: bool

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from amount import sampled
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.time_range import TimeRange
@@ -205,7 +206,7 @@ def device_ns(trace: Trace) -> int:
     return int(trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["dur_ns"].sum())
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", sampled(range(25)))
 def test_the_rows_of_every_op_add_up_to_it(seed: int) -> None:
     trace = random_trace(seed)
     table = ops_view(trace)
@@ -281,7 +282,7 @@ def test_ops_are_below_the_value_that_they_are_grouped_by(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("seed", [None, *range(10)])
+@pytest.mark.parametrize("seed", [None, *sampled(range(10))])
 def test_groups_add_up_to_all_ops_and_all_device_work(key: str, seed: int | None) -> None:
     trace = everything() if seed is None else random_trace(seed)
     table = ops_grouped(trace, key)
@@ -397,7 +398,7 @@ def test_a_group_holds_its_own_ops_whatever_it_is_called(names: tuple[str, str])
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("seed", [None, *range(5)])
+@pytest.mark.parametrize("seed", [None, *sampled(range(5))])
 def test_the_groups_of_parts_add_up_to_those_of_the_whole(key: str, seed: int | None) -> None:
     trace = everything() if seed is None else random_trace(seed)
     middle = int((trace.events["start_ns"] + trace.events["dur_ns"]).max() or 0) // 2
