@@ -95,7 +95,7 @@ NETS = (
     "ipython.extension.",
     "ipython.flags.",
     "ipython.magics.",
-    "system.process.imports.import_whole",
+    "system.process.imports.",
     "system.process.memory.Growth._close",
     "system.process.spare_descriptors.SpareDescriptors.",
     "run.messages.say",

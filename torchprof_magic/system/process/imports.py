@@ -30,7 +30,11 @@ def import_whole(name: str) -> ModuleType:
 
     Raises ``ImportError`` if polars does not fit into the addresses of this process; it would abort the process.
     """
-    if name in sys.modules and not any(map(_is_broken, _FRAGILE)):
+    try:
+        is_whole = name in sys.modules and not any(map(_is_broken, _FRAGILE))
+    except Exception:  # noqa: BLE001 - the program may have put anything into sys.modules
+        return importlib.import_module(name)
+    if is_whole:
         return sys.modules[name]
     if name not in _WITHOUT_POLARS and (lack := lack_for_polars()):
         raise ImportError(f"polars cannot be imported: it {lack}. {lack.advice}")
