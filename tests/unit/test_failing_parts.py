@@ -96,6 +96,7 @@ NETS = (
     "ipython.flags.",
     "ipython.magics.",
     "system.process.imports.",
+    "system.process.memory.Growth.__del__",
     "system.process.memory.Growth._close",
     "system.process.spare_descriptors.SpareDescriptors.",
     "run.messages.say",
