@@ -833,7 +833,8 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "chrome.no_launch": Kind(
         "info",
-        "Device events without a launch in the file belong to no op. Most were queued before the recording began.",
+        "Device events without a launch in the file belong to no op: they were queued before the recording began, or "
+        "their launches were lost.",
         "Synchronize the device before the recording begins.",
         "Device events have a correlation number that no launch has.",
     ),

@@ -32,6 +32,7 @@ class ImportTime:
         """Begin or end to measure the imports of the calling thread."""
         with suppress(ValueError):
             sys.meta_path.remove(self)
+        self._thread = 0  # the program may have kept a list of finders with this one in it
         if is_on:
             self.ns, self._last_ns, self._thread = 0, 0, get_ident()
             self._outer = _open_imports(sys._getframe(1), sys.maxsize)  # noqa: SLF001 - the documented way

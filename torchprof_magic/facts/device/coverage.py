@@ -26,7 +26,8 @@ class Launches(NamedTuple):
     ``row`` is its row in ``trace.events``; ``device`` the device of its work, or of the nearest launch of its thread,
     -1 if none is known. ``events`` is how many kernels, copies and fills it started. Without any, it is ``is_captured``
     into a graph, ``is_empty`` because it had nothing to copy or to fill, ``is_pending`` because its work may have run
-    after the recording; all others are missing. ``short`` is how many kernels of a graph are missing.
+    after the recording, ``is_unlinked`` because the file has as much work without a number as there are launches
+    without work; all others are missing. ``short`` is how many kernels of a graph are missing.
     """
 
     row: IntArray
@@ -38,11 +39,12 @@ class Launches(NamedTuple):
     is_captured: BoolArray
     is_empty: BoolArray
     is_pending: BoolArray
+    is_unlinked: BoolArray
 
     @property
     def is_missing(self) -> BoolArray:
         """Which of them should have started work that is not in the file."""
-        return (self.events == 0) & ~(self.is_captured | self.is_empty | self.is_pending)
+        return (self.events == 0) & ~(self.is_captured | self.is_empty | self.is_pending | self.is_unlinked)
 
     @property
     def is_lossy(self) -> BoolArray:
@@ -85,9 +87,11 @@ def launches_of(trace: Trace) -> Launches:
         is_captured=is_captured,
         is_empty=np.zeros(len(row), np.bool_),
         is_pending=np.zeros(len(row), np.bool_),
+        is_unlinked=np.zeros(len(row), np.bool_),
     )
     found = found._replace(is_pending=_pending(trace, found))
     found = found._replace(is_empty=_had_nothing_to_do(trace, found, (of["fill"] & moves)[row]))
+    found = found._replace(is_unlinked=_unlinked(trace, found))
     return found._replace(short=_short_graphs(trace, found))
 
 
@@ -140,6 +144,14 @@ def _pending(trace: Trace, found: Launches) -> BoolArray:
         pending |= here & is_open & (begun > after) & (over - begun <= max(took, LATEST_START_NS))
     has_work = len(work) > 0
     return pending & has_work
+
+
+def _unlinked(trace: Trace, found: Launches) -> BoolArray:
+    """Return which launches have no work only because the work in the file does not say what launched it."""
+    is_numbered = trace.events["correlation"].is_not_null().to_numpy()
+    strays = work_without_launch(trace)
+    is_enough = int((~is_numbered[strays]).sum()) >= int(found.is_missing.sum())
+    return found.is_missing & is_enough
 
 
 def _had_nothing_to_do(trace: Trace, found: Launches, fills: BoolArray) -> BoolArray:

@@ -217,9 +217,21 @@ def _clocks(trace: Trace, work: _Work, latest: IntArray) -> tuple[Clock, ...]:
         reached = (work.start_ns - called[work.call])[first], lasted[work.call[first]]
         over = (work.end_ns - latest)[timed & (latest < NEVER)]
         ahead, works = _ahead(delay, reached, over)
-        if 0 < abs(ahead) < FURTHEST_NS:
+        limits = (called[work.call][timed], latest[timed])
+        if 0 < abs(ahead) < FURTHEST_NS and _explains(work.start_ns[timed], work.end_ns[timed], *limits, ahead):
             found.append(Clock(cycle, device, ahead, works))
     return tuple(found)
+
+
+def _explains(start: IntArray, end: IntArray, called: IntArray, latest: IntArray, ahead: int) -> bool:
+    """Return whether fewer times are impossible with a clock set right by so much, or none are either way."""
+
+    def impossible(shift: int) -> int:
+        early, over = called - (start - shift) > ROUNDING_NS, (latest < NEVER) & (end - shift - latest > ROUNDING_NS)
+        return int((early | over).sum())
+
+    before, after = impossible(0), impossible(ahead)
+    return after < before or before == after == 0
 
 
 def _first_of_calls(work: _Work, timed: BoolArray) -> BoolArray:

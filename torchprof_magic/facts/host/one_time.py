@@ -32,6 +32,8 @@ LONG_OP_NS = 10_000_000
 MANY_TIMES = 20
 # What an op may take for each piece of work that it launches.
 LONG_LAUNCH_NS = 5_000_000
+# An op whose other calls, if there are so many, mostly take at least half as long is no work that is done once.
+LEAST_REPEATS = 2
 # In the first of at least so many steps, an op is done once if it takes this many times as long as it usually does in
 # the others, and this many times as long as the longest of them: a busy machine makes single ops longer.
 LEAST_STEPS = 3
@@ -117,7 +119,19 @@ def _slow_to_launch(trace: Trace, is_op: BoolArray) -> BoolArray:
         inside = (lane[calls] == lane[row]) & (start[calls] >= start[row])
         launches = int((inside & (start[calls] < start[row] + events["dur_ns"][row])).sum())
         found[row] = launches > 0 and host_ns[row] >= LONG_LAUNCH_NS * launches
-    return found
+    return found & ~_is_repeated(trace, found, is_op, host_ns)
+
+
+def _is_repeated(trace: Trace, found: BoolArray, is_op: BoolArray, host_ns: IntArray) -> BoolArray:
+    """Return which ops take about as long whenever they are called: most of the other calls of their name do."""
+    name = trace.events["name"].to_physical().to_numpy()
+    repeated = np.zeros(len(found), np.bool_)
+    for row in np.flatnonzero(found).tolist():
+        is_other = is_op & (name == name[row])
+        is_other[row] = False
+        others = host_ns[is_other]
+        repeated[row] = len(others) >= LEAST_REPEATS and 2 * float(np.median(others)) >= host_ns[row]
+    return repeated
 
 
 def _only_in_the_first_step(trace: Trace) -> BoolArray:

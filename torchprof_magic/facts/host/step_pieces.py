@@ -38,6 +38,8 @@ from torchprof_magic.model.trace import STEP_PATTERN
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
+# Ending one step of the profiler and beginning the next takes up to this, in which the thread may look asleep.
+LEAST_SLEEP_NS = 200_000
 # Python functions in which a thread sleeps. Nothing else in a trace tells sleep from work.
 SLEEP_NAME = (
     r"^<built-in (method|function) (sleep|acquire|select|poll|recv|recv_into|read|readinto|wait|accept|_recv|get)\b"
@@ -105,7 +107,8 @@ def idle_of_steps(trace: Trace) -> IntArray:
     """Return for each step how much of the time that looks like Python its thread used no CPU, in ns.
 
     It is the step minus the CPU time of its thread, where a live run measured that. Of this, what blocking calls,
-    fetching data and communication take is not counted, because a thread may sleep in these.
+    fetching data and communication take is not counted, because a thread may sleep in these; nor is what ending one
+    step and beginning the next may take.
     """
     pieces, steps = step_pieces(trace), trace.steps
     table = sum_by(pieces.step * len(PHASES) + pieces.phase, pieces.dur_ns, steps.height * len(PHASES))
@@ -117,6 +120,7 @@ def idle_of_steps(trace: Trace) -> IntArray:
         [dur if ns is None else ns for ns, dur in zip(used, whole.tolist(), strict=True)], np.int64
     )
     asleep = asleep - sum(of_phase[name] for name in ("waiting", "data", "communication", "idle"))
+    asleep[asleep < LEAST_SLEEP_NS] = 0
     return np.clip(asleep, 0, of_phase["python"])
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.idle_pieces import CAUSES, LAUNCH_CALL, cause_numbers, idle_pieces
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.distortion import find_distortion
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 # A step that takes this many times the median is an outlier, and does not count where there are others.
 OUTLIER_RATIO = 1.5
 LEAST_STEPS_WITH_OUTLIERS = 3
+# Steps that launch less than this part of the median are left out, if they are at most one in so many and the median is
+# at least so much.
+SPARSE_RATIO = 0.5
+MANY_TO_SPARSE = 4
+LEAST_LAUNCHES = 4
 # Ops that only move or fill memory.
 MOVING_OP = (
     r"^aten::(copy_|clone|contiguous|_to_copy|cat|stack|fill_|zero_|zeros|full|repeat|index_copy_|_cat|roll|flip|"
@@ -42,12 +48,16 @@ MOST_DISTORTION = 4
 
 
 class Chosen(NamedTuple):
-    """The steps that count: their times, and which rows of ``trace.steps`` they are; the windows if there are none."""
+    """The steps that count: their times, and which rows of ``trace.steps`` they are; the windows if there are none.
+
+    Left out are ``outliers``, which are far longer than others, and ``sparse`` ones, which launch far less.
+    """
 
     start_ns: IntArray
     end_ns: IntArray
     row: IntArray
     outliers: IntArray
+    sparse: IntArray
 
     @property
     def whole_ns(self) -> int:
@@ -116,15 +126,33 @@ def chosen_steps(trace: Trace) -> Chosen:
     if steps.height == 0:
         windows = windows_of(trace)
         nothing = np.empty(0, np.int64)
-        return Chosen(windows.start_ns, windows.end_ns, nothing, nothing)
+        return Chosen(windows.start_ns, windows.end_ns, nothing, nothing, nothing)
     row = np.flatnonzero(steps["complete"].to_numpy())
     row = row if len(row) else np.arange(steps.height)
     start, end = (steps[name].to_numpy()[row] for name in ("start_ns", "end_ns"))
     dur = end - start
     outliers = np.zeros(len(row), np.bool_)
+    sparse = _are_sparse(launches_per_step(trace)[row])
     if len(row) >= LEAST_STEPS_WITH_OUTLIERS:
-        outliers = dur > OUTLIER_RATIO * np.median(dur)
-    return Chosen(start[~outliers], end[~outliers], row[~outliers], row[outliers])
+        outliers = (dur > OUTLIER_RATIO * np.median(dur[~sparse])) & ~sparse
+    counts = ~(outliers | sparse)
+    return Chosen(start[counts], end[counts], row[counts], row[outliers], row[sparse])
+
+
+def launches_per_step(trace: Trace) -> IntArray:
+    """Return how many calls in each step started work on a device, or should have."""
+    launches = launches_of(trace)
+    step = np.sort(launches.step[launches.counts])
+    number = trace.steps["number"].to_numpy()
+    return np.searchsorted(step, number, side="right") - np.searchsorted(step, number, side="left")
+
+
+def _are_sparse(launches: IntArray) -> BoolArray:
+    """Return which steps, few among the others, launch less than half of what most do: part of them may be lost."""
+    usual = float(np.median(launches)) if len(launches) >= LEAST_STEPS_WITH_OUTLIERS else 0.0
+    sparse = launches < SPARSE_RATIO * usual
+    is_rare = int(sparse.sum()) <= max(1, len(launches) // MANY_TO_SPARSE)
+    return sparse if usual >= LEAST_LAUNCHES and is_rare else np.zeros(len(launches), np.bool_)
 
 
 @once_per_trace
@@ -154,6 +182,11 @@ def host_account(trace: Trace) -> Account:
         rest = parts._replace(ns=np.where(is_silent, 0, ns))
         causes["python"] = _cause_of(trace, "python", rest, pieces.phase == PHASES.index("python"))
         causes["unknown"] = _cause_of(trace, "unknown", parts, is_silent)
+    is_once = (pieces.phase == PHASES.index("compile")) & (pieces.state != COMPILE)
+    if is_once.any():
+        rest = parts._replace(ns=np.where(is_once, 0, ns))
+        causes["compile"] = _cause_of(trace, "compile", rest, pieces.phase == PHASES.index("compile"))
+        causes["initialisation"] = _cause_of(trace, "initialisation", parts, is_once)
     causes["python"] = _with_pause(trace, causes["python"], pieces, ns)
     causes = _with_imports(trace, _with_measured_idle(trace, causes))
     nest = host_nest(trace)
@@ -230,13 +263,21 @@ def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
     """Return the causes with the part of Python in which modules were imported, where a live run measured that."""
     numbers = set(trace.steps[chosen_steps(trace).row.tolist()].select("cycle", "number").rows())
     marks = [mark for mark in trace.meta.recorded_steps if mark.import_ns and (mark.cycle, mark.number) in numbers]
-    python, import_ns = causes["python"], sum(mark.import_ns for mark in marks)
     if not marks:
         return causes
-    import_ns = min(import_ns, python.ns)
+    # A thread that reads a slow disk sleeps meanwhile.
+    python, idle, import_ns = causes["python"], causes["idle"], sum(mark.import_ns for mark in marks)
+    of_python = min(import_ns, python.ns)
+    of_idle = min(import_ns - of_python, idle.ns)
     name = max(marks, key=lambda mark: mark.import_ns).imports
-    imports = Cause(kind="initialisation", ns=import_ns, name=name[0] if name else "")
-    return causes | {"python": replace(python, ns=python.ns - import_ns), "initialisation": imports}
+    imports = Cause(kind="initialisation", ns=of_python + of_idle, name=name[0] if name else "")
+    known = causes.get("initialisation", replace(imports, ns=0))
+    larger = imports if imports.ns >= known.ns else known
+    return causes | {
+        "python": replace(python, ns=python.ns - of_python),
+        "idle": replace(idle, ns=idle.ns - of_idle),
+        "initialisation": replace(larger, ns=imports.ns + known.ns),
+    }
 
 
 def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:

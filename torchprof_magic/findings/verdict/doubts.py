@@ -13,7 +13,7 @@ from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.one_time import new_ops_ratio
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
+from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account, launches_per_step
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
 from torchprof_magic.findings.verdict.once import one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name
@@ -42,8 +42,8 @@ LOUD_CROWDING = 0.25
 def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
-        _incomplete, _lost, _impossible, _one_time, _imports, _from_before, _stacks, _distorted, _crowded, _warming_up,
-        _outliers, _uneven, _few,
+        _incomplete, _sparse, _lost, _impossible, _one_time, _imports, _from_before, _stacks, _distorted, _crowded,
+        _warming_up, _outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
@@ -69,6 +69,21 @@ def _incomplete(trace: Trace) -> str:
         return f"{what} ({format_ratio(found.ratio)}), so the device may have been busier than it seems."
     left_out = "that step is" if len(found.steps) == 1 else "these steps are"
     return f"{what}{in_steps(trace, found.steps)}; {left_out} left out."
+
+
+def _sparse(trace: Trace) -> str:
+    """Return that some steps launch far less than the others, as they do where part of them was not recorded."""
+    chosen = chosen_steps(trace)
+    if len(chosen.sparse) == 0:
+        return ""
+    launches = launches_per_step(trace)
+    usual = format_count(float(np.median(launches[chosen.row]))) if len(chosen.row) else "more"
+    fewest = int(chosen.sparse[launches[chosen.sparse].argmin()])
+    number = trace.steps["number"][fewest]
+    rest = f", and {counted(len(chosen.sparse) - 1, 'other step')} few" if len(chosen.sparse) > 1 else ""
+    left_out = "it is left out" if len(chosen.sparse) == 1 else "they are left out"
+    has = counted(int(launches[fewest]), "launch")
+    return f"Step {number} has {has} where others have {usual}{rest}, so part of it may be missing; {left_out}."
 
 
 def _impossible(trace: Trace) -> str:
@@ -135,15 +150,11 @@ def _crowded(trace: Trace) -> str:
     return f"Other programs used {format_ratio(share)} of the machine's cores meanwhile, which makes steps longer."
 
 
-def _durations(trace: Trace) -> IntArray:
-    steps = trace.steps.filter("complete")
-    return (steps["end_ns"] - steps["start_ns"]).to_numpy()
-
-
 def _warming_up(trace: Trace) -> str:
     """Return that steps became steadily shorter, or longer."""
-    dur = _durations(trace)
-    if len(dur) < LEAST_STEPS_WITH_TREND:
+    chosen = chosen_steps(trace)  # the first step holds the start of the recording, and is left out if that is much
+    dur = chosen.end_ns - chosen.start_ns
+    if len(chosen.row) < LEAST_STEPS_WITH_TREND:
         return ""
     change = np.diff(dur)
     third = max(len(dur) // 3, 1)

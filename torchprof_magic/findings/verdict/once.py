@@ -115,6 +115,7 @@ def work_from_before(trace: Trace) -> Before:
     chosen, calls = chosen_steps(trace), launching_calls(trace)
     first_ns = int(calls.work_start_ns.min(initial=np.iinfo(np.int64).max))
     rows = work_without_launch(trace)
+    rows = rows[trace.events["correlation"].is_not_null().to_numpy()[rows]]  # without a number, a launch is not known
     start, dur = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
     early = start < first_ns
     from_ns, to_ns = merge(start[early], start[early] + dur[early])

@@ -12,6 +12,7 @@ import polars as pl
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
+from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, time_in_steps
 from torchprof_magic.findings.verdict.once import one_time_work
@@ -19,7 +20,6 @@ from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio, short_file
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, GRAPH_LAUNCH
-from torchprof_magic.tables.ops.op_table import ops_table
 from torchprof_magic.tables.waiting.loaders import starved_words
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ def top_kernels(trace: Trace) -> list[tuple[str, float]]:
     sums = sums.with_columns(pl.col("name").cast(pl.String))
     whole = max(int(inside.sum()), 1)
     rows = sums.sort("dur_ns", "name", descending=[True, False]).head(2).rows()
-    return [(name, ns / whole) for name, ns in rows]
+    return [(name, ns / whole) for name, ns in rows if ns]
 
 
 def _graphs(trace: Trace) -> tuple[Span, ...]:
@@ -425,11 +425,18 @@ def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 
 
 def top_ops(trace: Trace) -> list[tuple[str, float]]:
-    """Return the three ops with the most self CPU time, and their shares of that of all ops."""
-    ops = ops_table(trace).frame.filter((pl.col("kind") == "cpu_op") & (pl.col("self_cpu_ns") > 0))
-    whole = max(float(ops["self_cpu_ns"].sum() or 0), 1.0)
-    rows = ops.sort("self_cpu_ns", "name", descending=[True, False]).head(3)
-    return [(name, ns / whole) for name, ns in rows.select("name", "self_cpu_ns").rows()]
+    """Return the three ops with the most self CPU time in the chosen steps, and their shares of that of all ops.
+
+    A call counts with the part of its self time that it has of its time in these steps.
+    """
+    events, ops = trace.events, op_rows(trace)
+    inside = time_in_steps(trace, ops.start_ns, ops.dur_ns) / np.maximum(ops.dur_ns, 1)
+    is_op = (events["category"] == "cpu_op").to_numpy()[ops.row] & (inside > 0) & (ops.self_cpu_ns > 0)
+    row, ns = ops.row[is_op], (ops.self_cpu_ns * inside)[is_op]
+    sums = pl.DataFrame({"name": events["name"].gather(row).cast(pl.String), "ns": ns})
+    rows = sums.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
+    whole = max(float(rows["ns"].sum()), 1.0)
+    return [(name, each / whole) for name, each in rows.head(3).rows()]
 
 
 def _optimizer_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -504,6 +511,6 @@ HOST_WORDS: dict[str, Words] = {
     "data": _fetching,
     "waiting": _waiting_host,
     "compile": _host("Compilation takes"),
-    "initialisation": _host("Imports, which are done once, take"),
+    "initialisation": _host("Work that is done once (imports, the first call of an op, starting workers) takes"),
     "python": _python_host,
 }

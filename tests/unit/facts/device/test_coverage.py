@@ -133,3 +133,11 @@ def test_the_device_may_have_been_busy_while_lost_work_was_launched() -> None:
     found = idle_table(trace).frame.filter(pl.col("cause") == "missing").select("name", "start_ns", "idle_ns").rows()
     # From the first kernel's end at 170 us to the third one's start at 320 us; 100 us is the first event.
     assert found == [(None, 70_000, 150_000)]
+
+
+def test_work_without_a_number_is_not_missing_only_its_launch_is_unknown() -> None:
+    kernels = [event | {"args": {}} if event["cat"] == "kernel" else event for event in three_launches()]
+    trace = make_trace(*kernels, wait(400, 10))
+    assert loss_of(trace).missing == 0
+    assert len(work_without_launch(trace)) == 3
+    assert loss_of(make_trace(*kernels[:-1], wait(400, 10))).missing == 3  # less work than launches

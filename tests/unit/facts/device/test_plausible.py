@@ -146,3 +146,27 @@ def test_nothing_keeps_a_trace_that_was_looked_at_alive(by_us: int) -> None:
     del trace, right
     gc.collect()
     assert [each() for each in seen] == [None, None]
+
+
+def test_a_few_early_kernels_do_not_move_a_clock_that_all_others_contradict() -> None:
+    events = [
+        event | {"ts": event["ts"] - 3_000}
+        if event["cat"] == "kernel" and 11 <= event["args"]["correlation"] <= 13
+        else event
+        for event in moved(steps(), 0)
+    ]
+    found = impossible_times(make_trace(*events))
+    assert found.clocks == ()
+    assert found.before_launch.works == 3
+
+
+def test_a_device_that_begins_late_has_no_clock_that_is_ahead() -> None:
+    events = []
+    for number in range(20):
+        at = 5_000 * number
+        late = 700 + 15 * number
+        events += [launch(at, 5, number + 1), kernel("gemm", at + late, 500, number + 1)]
+        events.append(span("cudaDeviceSynchronize", at + 20, late + 488, cat="cuda_runtime", correlation=900 + number))
+    found = impossible_times(make_trace(*events))
+    assert found.clocks == ()
+    assert found.before_launch == NOTHING

@@ -355,3 +355,12 @@ def test_where_most_replays_lack_their_kernels_the_limit_is_not_known() -> None:
 def test_kernels_whose_launches_are_not_recorded_need_the_activity_of_the_host() -> None:
     verdict = find_verdict(make_trace(STEP, kernel("k", 10, 85, 7)))
     assert (verdict.kind, verdict.title) == ("none", "Only device work")
+
+
+def test_the_ops_in_the_sentence_are_those_of_the_steps_that_count() -> None:
+    steps = [annotation(f"ProfilerStep#{n}", 1_000 * n, 1_000) for n in range(4)]
+    ops = [span("aten::mm", 1_000 * n, 900) for n in range(4)]
+    outlier = [annotation("ProfilerStep#4", 4_000, 9_000), span("aten::linalg_svd", 4_000, 9_000)]
+    text = str(find_verdict(make_trace(*steps, *ops, *outlier)))
+    assert "aten::mm takes 100 % of the ops' CPU time." in text
+    assert "svd takes" not in text
