@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,8 +14,9 @@ from torchprof_magic.model.vendors import DEVICE_MEMORY, DEVICE_OP
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# What moves the work of a cell to an accelerator.
-_MOVES = re.compile(r"""\.cuda\(|["'](cuda|xpu|mps|mtia|hpu|npu)(:[0-9]+)?["']""")
+# What devices are called in a program, and lines of a cell that are not Python.
+_DEVICE = re.compile(r"(cuda|xpu|mps|mtia|hpu|npu)(:[0-9]+)?")
+_NOT_PYTHON = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
 class DeviceSigns(NamedTuple):
@@ -40,6 +42,24 @@ def signs_of_device(trace: Trace) -> DeviceSigns | None:
         launches=int(launches_of(trace).is_missing.sum()),
         ops=int((is_op & is_named(trace, DEVICE_OP)).sum()),
         memory=bool(is_op.any() and trace.memory["device"].str.contains(DEVICE_MEMORY).any()),
-        code=bool(trace.meta.device_names) and cell is not None and _MOVES.search(cell.source) is not None,
+        code=bool(trace.meta.device_names) and cell is not None and _moves_work(cell.source),
     )
     return found if any(found) else None
+
+
+def _moves_work(source: str) -> bool:
+    """Return whether a cell moves its work to an accelerator whatever happens: with ``x.cuda()``, or by its name."""
+    try:
+        open_nodes: list[ast.AST] = [ast.parse(_NOT_PYTHON.sub("", source))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    while open_nodes:
+        node = open_nodes.pop()
+        if isinstance(node, (ast.If, ast.IfExp, ast.Compare)):
+            continue  # it may go either way
+        if isinstance(node, ast.Attribute) and node.attr == "cuda" and ast.unparse(node.value) != "torch":
+            return True
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DEVICE.fullmatch(node.value):
+            return True
+        open_nodes += ast.iter_child_nodes(node)
+    return False

@@ -93,7 +93,9 @@ def _impossible(trace: Trace) -> str:
         corrected = ", which is corrected" if is_corrected else ""
         return f"The clock of the device was off by about {format_ns(abs(worst.ahead_ns))}{corrected}."
     cut_off = "; what is impossible was cut off" if is_corrected and len(found.clipped) else ""
-    return f"The times of {counted(found.works, 'kernel')} cannot be true{cut_off}." if found.works else ""
+    what = "One piece" if found.works == 1 else f"{format_count(found.works)} pieces"
+    have = "has times" if found.works == 1 else "have times"
+    return f"{what} of the device's work {have} that cannot be true{cut_off}." if found.works else ""
 
 
 def _distorted(trace: Trace) -> str:
@@ -176,7 +178,7 @@ def _outliers(trace: Trace) -> str:
     typical = float(np.median(dur[chosen.row])) if len(chosen.row) else 0.0
     number, ratio = trace.steps["number"][worst], dur[worst] / max(typical, 1)
     several = len(chosen.outliers) > 1
-    rest = f" ({counted(len(chosen.outliers), 'step')} of this kind left out)" if several else "; it is left out"
+    rest = f"; {counted(len(chosen.outliers), 'long step')} are left out" if several else "; it is left out"
     more = int(dur[worst] - typical)
     why = _done_once(trace, worst, more)
     if not why:

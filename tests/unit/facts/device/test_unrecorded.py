@@ -55,3 +55,21 @@ def test_kernels_that_lost_their_times_were_recorded(tmp_path: Path) -> None:
     assert verdict.title == "GPU not recorded"
     assert "Events have lost their times" in str(verdict)
     assert "activities" not in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("source", "moves"),
+    [
+        ("%%torchprof\nmodel.cuda()", True),
+        ('y = x.to("cuda:1")', True),
+        ("y = x @ x  # model.cuda() comes later", False),
+        ('device = "cuda" if use_gpu else "cpu"', False),
+        ("if torch.cuda.is_available():\n    model.cuda()", False),
+        ("torch.cuda.synchronize()", False),
+        ("print('move it to cuda')", False),
+        ("this is (no Python", False),
+    ],
+)
+def test_code_counts_only_if_it_moves_work_whatever_happens(source: str, moves: bool) -> None:
+    found = signs_of_device(with_cell(make_trace(OP), source, "NVIDIA H100"))
+    assert (found is not None) == moves

@@ -34,7 +34,7 @@ def test_a_step_that_is_far_longer_than_the_others_is_left_out_and_named() -> No
 def test_of_several_outliers_the_longest_is_named_and_all_are_counted() -> None:
     (doubt,) = doubts(100, 250, 100, 100, 300, 100, 100)
     assert doubt.startswith("Step 5 took 3 times as long as the median")
-    assert doubt.endswith(" (2 steps of this kind left out).")
+    assert doubt.endswith("; 2 long steps are left out.")
 
 
 def test_other_programs_that_take_the_cores_of_the_run_are_told() -> None:
@@ -115,13 +115,17 @@ def test_times_that_cannot_be_true_are_called_cut_off_only_where_they_are() -> N
         for event in launches_in_steps()
     ]
     trace = make_trace(*long)
-    assert find_doubts(believable(trace)) == ("The times of 1 kernel cannot be true; what is impossible was cut off.",)
-    assert find_doubts(trace) == ("The times of 1 kernel cannot be true.",)
+    assert find_doubts(believable(trace)) == (
+        "One piece of the device's work has times that cannot be true; what is impossible was cut off.",
+    )
+    assert find_doubts(trace) == ("One piece of the device's work has times that cannot be true.",)
     early = [
         event | {"ts": 195, "dur": 20} if event["name"] == "gemm" and event["ts"] == 215 else event
         for event in launches_in_steps()
     ]
-    assert find_doubts(believable(make_trace(*early))) == ("The times of 1 kernel cannot be true.",)
+    assert find_doubts(believable(make_trace(*early))) == (
+        "One piece of the device's work has times that cannot be true.",
+    )
 
 
 def test_an_outlier_says_what_it_did_only_once() -> None:
