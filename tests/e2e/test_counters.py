@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amount import sampled
+from amount import sampled, thorough
 from counter_trace import write_counter_trace
 from driver import Lab, Server, open_tab, screenshot, show_file, write_notebook
 from playwright.sync_api import Browser, Page, expect
@@ -123,6 +123,7 @@ def test_the_counters_of_many_devices_are_folded_at_first(browser: Browser, file
     page.close()
 
 
+@thorough
 def test_a_page_that_asks_for_windows_shows_the_same_values(browser: Browser, server: Server, tmp_path: Path) -> None:
     write_counter_trace(tmp_path / "counters.json")
     notebook = write_notebook(tmp_path / "counters.ipynb", SHOW, SHOW_WINDOWED)

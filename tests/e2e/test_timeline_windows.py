@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from amount import thorough
 from driver import Lab, Server, open_tab, screenshot, write_notebook
 from long_trace import LAYER_US, STEP_US, write_long_trace
 from playwright.sync_api import Browser, Page, expect
@@ -176,6 +177,7 @@ def test_a_click_on_a_kernel_shows_its_launch_its_op_and_what_was_recorded(lab: 
     assert seen[0] == seen[1]
 
 
+@thorough
 def test_keys_go_from_slice_to_slice_in_the_same_way(lab: Lab) -> None:
     seen = []
     for each in in_turn(lab):
@@ -204,6 +206,7 @@ def test_a_wait_says_the_other_waits_of_its_gap_and_the_work_around_it(lab: Lab)
     assert seen[0] == seen[1]
 
 
+@thorough
 def test_a_search_counts_and_goes_to_the_same_slices(lab: Lab) -> None:
     for text, count in (("scale3_kernel", 72), ("/^aten::op[12]$/", None), ("wait >50us", None)):
         seen = []

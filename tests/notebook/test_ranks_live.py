@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from amount import thorough
 from kernels import Kernel, started
 
 import torchprof_magic as tp
@@ -92,6 +93,7 @@ def asked(kernel: Kernel, what: str) -> str:
     return kernel.run("print(view['said'])").text
 
 
+@thorough
 def test_each_engine_shows_its_report_as_text_and_tables_and_no_widget_that_could_not_ask_it(kernel: Kernel) -> None:
     use(kernel, ":2")
     cell = kernel.run(f"%%px\n%%torchprof -o report\n{LOOP}")
@@ -105,6 +107,7 @@ def test_each_engine_shows_its_report_as_text_and_tables_and_no_widget_that_coul
     assert told.count("[2, 3, 4], False") == 2
 
 
+@thorough
 def test_an_error_on_an_engine_is_its_own_and_what_was_recorded_is_there(kernel: Kernel) -> None:
     use(kernel, ":2")
     cell = kernel.run(f"%%px\n%%torchprof -o report\n{LOOP}    if _ == 3: 1 / 0\n")
@@ -114,6 +117,7 @@ def test_an_error_on_an_engine_is_its_own_and_what_was_recorded_is_there(kernel:
     assert told.count("[True, False], False") == 2
 
 
+@thorough
 def test_two_engines_are_one_report_with_the_line_of_the_late_one(kernel: Kernel) -> None:
     use(kernel, ":2")
     kernel.run(JOIN)
@@ -125,6 +129,7 @@ def test_two_engines_are_one_report_with_the_line_of_the_late_one(kernel: Kernel
     assert said(kernel, "report.collectives['bytes'].to_list()") == str([(64 * 64 + 64) * 4] * 3)
 
 
+@thorough
 def test_four_engines_are_one_report_and_an_engine_that_dies_is_told(kernel: Kernel) -> None:
     use(kernel, ":")
     kernel.run(JOIN)
