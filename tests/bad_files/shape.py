@@ -155,6 +155,12 @@ KINDS: tuple[BadFile, ...] = (
         {"chrome.unknown_device_work": 1},
     ),
     kept("a device that is not number 0", trace(LAUNCH, kernel("k", 5, 11)), "hipLaunchKernel k"),
+    kept(
+        "a kernel that is in the file twice",
+        trace(LAUNCH, kernel("k", 5, 11), kernel("k", 5, 11)),
+        "hipLaunchKernel k",
+        {"chrome.repeated_work": 1},
+    ),
     kept("a kernel whose launch is not in the file", trace(A, kernel("k", 5, 12)), "a k", {"chrome.no_launch": 1}),
     kept(
         "the categories of 2021",

@@ -235,14 +235,14 @@ ARGUMENTS: tuple[BadFile, ...] = (
     ),
     kept(
         "a thousand copies of a petabyte, whose sum still fits",
-        trace(*[event("m", 1, cat='"gpu_memset"', args=f'{{"bytes": {2**50}}}')] * 1000),
+        trace(*[event("m", n, cat='"gpu_memset"', args=f'{{"bytes": {2**50}}}') for n in range(1000)]),
         1000,
         {"chrome.no_launch": 1000},
         smallest_block=1000,
     ),
     kept(
         "so many petabytes that no sum holds them",
-        trace(*[event("m", 1, cat='"gpu_memset"', args=f'{{"bytes": {2**50}}}')] * 5000, event("n", 1)),
+        trace(*[event("m", n, cat='"gpu_memset"', args=f'{{"bytes": {2**50}}}') for n in range(5000)], event("n", 1)),
         5001,
         {"chrome.no_launch": 5000, "chrome.odd_value": 5000},
         smallest_block=1000,

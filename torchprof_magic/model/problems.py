@@ -831,6 +831,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Open the trace of each process separately.",
         "The file contains the launches of several processes.",
     ),
+    "chrome.repeated_work": Kind(
+        "warning",
+        "Kernels, copies or fills are in the file more than once, with the same times. Each counts once.",
+        _EXPORT_AGAIN,
+        "Device events have the stream, name, times and correlation number of another one.",
+    ),
     "chrome.no_launch": Kind(
         "info",
         "Device events without a launch in the file belong to no op: they were queued before the recording began, or "

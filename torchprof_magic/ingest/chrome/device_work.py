@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.chrome.categories import is_known
+from torchprof_magic.ingest.findings import value_text
 from torchprof_magic.model.intervals import innermost_at
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.problems import problem
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torchprof_magic.ingest.chrome.spans import Columns
+    from torchprof_magic.ingest.findings import Findings
     from torchprof_magic.ingest.json.schema import DeviceProperties
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.vendors import Vendor
@@ -31,7 +33,25 @@ _MAX_QUOTED = 5
 _MAX_QUOTED_CHARS = 80
 _CAT = pl.col("cat").str.to_lowercase()
 _ON_DEVICE = pl.col("category").is_in(DEVICE_CATEGORIES)
+# What is equal in two events that are one.
+_SAME = ("place", "start_ns", "dur_ns", "name", "correlation")
 _IS_OTHER = pl.col("category") == "other"
+
+
+def without_copies(columns: Columns, findings: Findings) -> Columns:
+    """Return the columns without work of devices that is in them already: with all of its times, name and launch."""
+    spans = columns.spans
+    is_work = columns.places.select(_ON_DEVICE).to_series().gather(spans["place"])
+    work = spans.with_row_index("row").filter(is_work & (spans["dur_ns"] > 0)).select("row", *_SAME)
+    if work["start_ns"].n_unique() == work.height:
+        return columns
+    copies = work.filter(~pl.struct(_SAME).is_first_distinct())
+    if copies.height == 0:
+        return columns
+    findings.add("chrome.repeated_work", copies.height, example=f"the event {value_text(str(copies['name'][0]))}")
+    is_kept = np.ones(spans.height, np.bool_)
+    is_kept[copies["row"].to_numpy()] = False
+    return columns._replace(spans=spans.filter(pl.Series(is_kept)))
 
 
 def with_device_work(columns: Columns) -> Columns:

@@ -84,7 +84,7 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
         except InexactError:
             builder.add(text.exactly(), text.counters)
     columns = with_autograd_rows(cleaned(builder.finish(), findings), findings)
-    columns = device_work.with_device_work(with_overloads(columns))
+    columns = device_work.without_copies(device_work.with_device_work(with_overloads(columns)), findings)
     counters = with_devices(columns.counters, columns.places, columns.process_names)
     return _Part(columns._replace(counters=counters), text.head, text.facts)
 
