@@ -17,6 +17,7 @@ from torchprof_magic.findings.verdict.accounts import chosen_steps, device_accou
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
 from torchprof_magic.findings.verdict.once import one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
 
@@ -31,6 +32,7 @@ LOUD_TREND = 0.2
 LEAST_STEPS_WITH_TREND = 5
 LOUD_ONCE = 0.05
 MOSTLY_NEW = 0.5
+LOUD_EMPTY = 0.05
 LOUD_PART = 0.25  # of what makes a step an outlier
 LOUD_BEFORE = 0.1
 LOUD_HOST = 0.25
@@ -42,8 +44,8 @@ LOUD_CROWDING = 0.25
 def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
-        _incomplete, _sparse, _lost, _impossible, _one_time, _imports, _from_before, _stacks, _distorted, _crowded,
-        _warming_up, _outliers, _uneven, _few,
+        _incomplete, _sparse, _instant, _lost, _impossible, _one_time, _imports, _from_before, _stacks, _distorted,
+        _crowded, _warming_up, _outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
@@ -84,6 +86,16 @@ def _sparse(trace: Trace) -> str:
     left_out = "it is left out" if len(chosen.sparse) == 1 else "they are left out"
     has = counted(int(launches[fewest]), "launch")
     return f"Step {number} has {has} where others have {usual}{rest}, so part of it may be missing; {left_out}."
+
+
+def _instant(trace: Trace) -> str:
+    """Return that work of the device has no duration, in a file whose times are fine enough to tell."""
+    events = trace.events
+    work = events.filter(events["category"].is_in(DEVICE_CATEGORIES))
+    share = int((work["dur_ns"] == 0).sum()) / max(work.height, 1)
+    if share < LOUD_EMPTY or not (work["start_ns"] % 1_000 != 0).any():
+        return ""
+    return f"{format_ratio(share)} of the device's work lasts 0 ns in the file, so the device may have been busier."
 
 
 def _impossible(trace: Trace) -> str:

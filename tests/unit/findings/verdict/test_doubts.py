@@ -244,3 +244,18 @@ def test_a_step_that_launches_far_less_than_the_others_is_left_out_and_named() -
 
 def test_the_first_step_which_holds_the_start_of_the_recording_makes_no_trend() -> None:
     assert not [doubt for doubt in doubts(200, 104, 103, 102, 101, 100) if "shorter" in doubt]
+
+
+def test_work_of_the_device_without_a_duration_is_a_doubt_where_times_are_fine_enough() -> None:
+    def doubts_about(dur_us: float, first_us: float) -> list[str]:
+        events = [annotation(f"ProfilerStep#{n}", 1_000 * n, 1_000) for n in range(4)]
+        for number in range(40):
+            at = 100 * number
+            events += [launch(at, 5, number + 1), span("aten::mm", at, 90)]
+            events.append(kernel("k", at + first_us, 60 if number % 4 else dur_us, number + 1))
+        return [doubt for doubt in find_doubts(make_trace(*events)) if "lasts 0 ns" in doubt]
+
+    (doubt,) = doubts_about(0, 10.5)
+    assert doubt == "25 % of the device's work lasts 0 ns in the file, so the device may have been busier."
+    assert doubts_about(0, 10) == []  # times in whole us
+    assert doubts_about(60, 10.5) == []
