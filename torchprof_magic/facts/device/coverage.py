@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -9,15 +10,24 @@ import polars as pl
 
 from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
-from torchprof_magic.model.vendors import COPY_CALL, DEVICE_WAIT, FILL_CALL, GRAPH_LAUNCH, LAUNCH, NO_TRANSFER
+from torchprof_magic.model.vendors import (
+    COLLECTIVE_RANGE,
+    COPY_CALL,
+    DEVICE_WAIT,
+    FILL_CALL,
+    GRAPH_LAUNCH,
+    LAUNCH,
+    NO_TRANSFER,
+)
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 # Work that a call left behind may end this much later than any other did after its call, and still be unfinished.
 LATEST_START_NS = 1_000_000
+_COLLECTIVE_OP = r"^(record_param_comms|c10d::)"
 
 
 class Launches(NamedTuple):
@@ -123,7 +133,8 @@ def _pending(trace: Trace, found: Launches) -> BoolArray:
     """Return which launches at the end of a cycle may have started work that ran after it.
 
     They are after all launches with work, no wait for the whole device follows, and the recording ended within the time
-    that other work took from its launch to its end.
+    that other work took from its launch to its end. Collectives run on streams of their own, beside later work, and
+    wait for other ranks as long as it takes: they are compared with collectives only.
     """
     events = trace.events
     start, cycle = events["start_ns"].to_numpy(), events["cycle"].to_numpy()
@@ -133,15 +144,17 @@ def _pending(trace: Trace, found: Launches) -> BoolArray:
     work = np.flatnonzero(sources >= 0)
     pending = np.zeros(len(found.row), np.bool_)
     is_open = (found.events == 0) & ~found.is_captured
-    for one in np.unique(cycle[found.row[is_open]]).tolist():
-        here = cycle[found.row] == one
+    is_collective = _in_collectives(trace, found.row)
+    for one, kind in product(np.unique(cycle[found.row[is_open]]).tolist(), (False, True)):
+        here = (cycle[found.row] == one) & (is_collective == kind)
         of_work = work[cycle[work] == one]
         took = int((end[of_work] - start[sources[of_work]]).max(initial=0))
         edges = np.concatenate((start[found.row[here & (found.events > 0)]], start[is_wait & (cycle == one)]))
         after = int(edges.max(initial=np.iinfo(np.int64).min))
         over = int(end[cycle == one].max(initial=0))
         begun = start[found.row]
-        pending |= here & is_open & (begun > after) & (over - begun <= max(took, LATEST_START_NS))
+        may_run = (over - begun <= max(took, LATEST_START_NS)) | kind
+        pending |= here & is_open & (begun > after) & may_run
     has_work = len(work) > 0
     return pending & has_work
 
@@ -152,6 +165,13 @@ def _unlinked(trace: Trace, found: Launches) -> BoolArray:
     strays = work_without_launch(trace)
     is_enough = int((~is_numbered[strays]).sum()) >= int(found.is_missing.sum())
     return found.is_missing & is_enough
+
+
+def _in_collectives(trace: Trace, rows: IntArray) -> BoolArray:
+    """Return which calls are inside a collective."""
+    parent, depth = trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy().astype(np.int64)
+    is_range = is_named(trace, COLLECTIVE_RANGE) | is_named(trace, _COLLECTIVE_OP)
+    return nearest_marked(parent, depth, is_range)[parent[rows]] >= 0
 
 
 def _had_nothing_to_do(trace: Trace, found: Launches, fills: BoolArray) -> BoolArray:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
+from msgspec import Raw
 
 from torchprof_magic.ingest.chrome.categories import OWN_SPAN, category_of
 from torchprof_magic.ingest.chrome.columns import (
@@ -63,6 +64,8 @@ _ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "id": pl.Int64,
 }
 _END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
+# A collective that does not say its name, but how much it moves.
+_NULL = Raw(b"null")
 _PROCESS_NAMES = ("process_name", "process_labels")
 # The arguments to read, by category: looking for all of them in every event would take half of the reading time.
 _READERS: dict[str, Callable[[list[Args], _Numbers], pl.Series]] = {
@@ -111,12 +114,12 @@ def _concrete_inputs(events: list[Event], args: list[Args]) -> pl.Series:
 
 
 def _collectives(args: list[Args]) -> pl.Series:
-    names = [arg.collective_name for arg in args]
-    if names.count(NO_RAW) == len(names):  # as in most files: the other members are not looked for
+    names, elements_in = [arg.collective_name for arg in args], [arg.elements_in for arg in args]
+    if names.count(NO_RAW) == elements_in.count(NO_RAW) == len(names):  # as in most files: no others are looked for
         return no_text(len(names))
     return json_arrays(
-        names,
-        [arg.elements_in for arg in args],
+        [_NULL if name == NO_RAW != count else name for name, count in zip(names, elements_in, strict=True)],
+        elements_in,
         [arg.elements_out for arg in args],
         [arg.element_type for arg in args],
         [arg.group_name for arg in args],

@@ -141,3 +141,14 @@ def test_work_without_a_number_is_not_missing_only_its_launch_is_unknown() -> No
     assert loss_of(trace).missing == 0
     assert len(work_without_launch(trace)) == 3
     assert loss_of(make_trace(*kernels[:-1], wait(400, 10))).missing == 3  # less work than launches
+
+
+def test_a_collective_that_still_runs_at_the_end_is_not_missing_although_later_work_has_ended() -> None:
+    def step(at: int, *, with_end: bool) -> list[Event]:
+        around = span("record_param_comms", at, 30)
+        events = [around, launch(at + 5, 5, at + 1), launch(at + 50, 5, at + 2), kernel("gemm", at + 60, 20, at + 2)]
+        return [*events, kernel("ncclDevKernel_AllReduce", at + 20, 300, at + 1)] if with_end else events
+
+    trace = make_trace(*step(1_000, with_end=True), *step(2_000, with_end=False))
+    assert missing(trace) == []
+    assert missing(make_trace(*step(1_000, with_end=False), *step(2_000, with_end=True))) == [1_001]

@@ -179,3 +179,5 @@ def test_collectives_that_lack_what_others_say_are_counted() -> None:
     calls = [span("record_param_comms", 10 * n, 5, **args) for n, args in enumerate((whole, part, {}))]
     assert codes(make_trace(*calls)) == {"run.collective_unnamed": 2}
     assert codes(make_trace(*calls[2:])) == {}  # older versions of torch say nothing
+    nameless = {key: value for key, value in whole.items() if key != "Collective name"}
+    assert codes(make_trace(span("record_param_comms", 0, 5, **nameless))) == {"run.collective_unnamed": 1}
