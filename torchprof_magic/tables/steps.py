@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.busy import device_intervals
-from torchprof_magic.facts.device.coverage import launches_of
+from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
 from torchprof_magic.facts.shared import once_per_trace
@@ -83,20 +83,13 @@ def steps_table(trace: Trace) -> Table:
     ).with_columns(pl.Series(f"{phase}_ns", split[phase], dtype=pl.Int64) for phase in PHASES)
     if not trace.has_device:
         return Table(frame=frame, columns=COLUMNS[: -len(OF_DEVICE)], bars=BARS)
-    lossy = launches_of(trace)
-    lost = lossy.step[lossy.is_lossy & (lossy.step >= 0)]
+    lost = launches_per_step(trace, launches_of(trace).is_lossy)
     frame = frame.with_columns(
         pl.Series("device_busy_ns", _busiest(trace, start, end), dtype=pl.Int64),
-        pl.Series("missing", _counts_of(frame["number"].to_numpy(), lost), dtype=pl.Int64),
+        pl.Series("missing", lost, dtype=pl.Int64),
     )
-    bars = replace(BARS, line="device_busy_ns", lost="missing" if len(lost) else None)
+    bars = replace(BARS, line="device_busy_ns", lost="missing" if lost.any() else None)
     return Table(frame=frame, columns=COLUMNS, bars=bars)
-
-
-def _counts_of(numbers: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Return how often each number is found."""
-    found = np.sort(found)
-    return np.searchsorted(found, numbers, side="right") - np.searchsorted(found, numbers, side="left")
 
 
 def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:

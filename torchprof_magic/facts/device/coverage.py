@@ -105,6 +105,12 @@ def launches_of(trace: Trace) -> Launches:
     return found._replace(short=_short_graphs(trace, found))
 
 
+def launches_per_step(trace: Trace, which: BoolArray) -> IntArray:
+    """Return how many of some ``launches_of(trace)`` are in each row of ``trace.steps``."""
+    step, number = np.sort(launches_of(trace).step[which]), trace.steps["number"].to_numpy()
+    return np.searchsorted(step, number, side="right") - np.searchsorted(step, number, side="left")
+
+
 def _devices(trace: Trace, row: IntArray, count: IntArray) -> IntArray:
     """Return the device of each launch: that of its work, or else of the launch before it on its thread."""
     links = trace.flows.filter(pl.col("kind") == "launch")

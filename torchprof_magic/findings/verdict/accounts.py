@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.device.coverage import launches_of
+from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.device.idle_pieces import CAUSES, LAUNCH_CALL, cause_numbers, idle_pieces
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.distortion import find_distortion
@@ -132,19 +132,11 @@ def chosen_steps(trace: Trace) -> Chosen:
     start, end = (steps[name].to_numpy()[row] for name in ("start_ns", "end_ns"))
     dur = end - start
     outliers = np.zeros(len(row), np.bool_)
-    sparse = _are_sparse(launches_per_step(trace)[row])
+    sparse = _are_sparse(launches_per_step(trace, launches_of(trace).counts)[row])
     if len(row) >= LEAST_STEPS_WITH_OUTLIERS:
         outliers = (dur > OUTLIER_RATIO * np.median(dur[~sparse])) & ~sparse
     counts = ~(outliers | sparse)
     return Chosen(start[counts], end[counts], row[counts], row[outliers], row[sparse])
-
-
-def launches_per_step(trace: Trace) -> IntArray:
-    """Return how many calls in each step started work on a device, or should have."""
-    launches = launches_of(trace)
-    step = np.sort(launches.step[launches.counts])
-    number = trace.steps["number"].to_numpy()
-    return np.searchsorted(step, number, side="right") - np.searchsorted(step, number, side="left")
 
 
 def _are_sparse(launches: IntArray) -> BoolArray:
@@ -164,6 +156,14 @@ def device_account(trace: Trace) -> Account | None:
     return max(accounts, key=lambda account: account.busy_ns, default=None)
 
 
+def kernels_per_step(trace: Trace) -> float:
+    """Return how many kernels begin in a step that counts, on average; in the windows of a recording without steps."""
+    chosen = chosen_steps(trace)
+    start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
+    inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
+    return int(inside.sum()) / chosen.steps
+
+
 @once_per_trace
 def host_account(trace: Trace) -> Account:
     """Return the account of the thread that runs the steps, by phase."""
@@ -177,16 +177,14 @@ def host_account(trace: Trace) -> Account:
         gap=np.full(len(ns), NO_PARENT),
     )
     causes = {phase: _cause_of(trace, phase, parts, pieces.phase == number) for number, phase in enumerate(PHASES)}
-    is_silent = (pieces.phase == PHASES.index("python")) & are_silent(trace, pieces.start_ns, pieces.end_ns)
-    if is_silent.any():
-        rest = parts._replace(ns=np.where(is_silent, 0, ns))
-        causes["python"] = _cause_of(trace, "python", rest, pieces.phase == PHASES.index("python"))
-        causes["unknown"] = _cause_of(trace, "unknown", parts, is_silent)
-    is_once = (pieces.phase == PHASES.index("compile")) & (pieces.state != COMPILE)
-    if is_once.any():
-        rest = parts._replace(ns=np.where(is_once, 0, ns))
-        causes["compile"] = _cause_of(trace, "compile", rest, pieces.phase == PHASES.index("compile"))
-        causes["initialisation"] = _cause_of(trace, "initialisation", parts, is_once)
+    for kind, phase, which in (
+        ("unknown", "python", are_silent(trace, pieces.start_ns, pieces.end_ns)),
+        ("initialisation", "compile", pieces.state != COMPILE),
+    ):
+        is_phase = pieces.phase == PHASES.index(phase)
+        if (is_phase & which).any():
+            causes[phase] = _cause_of(trace, phase, parts, is_phase & ~which)
+            causes[kind] = _cause_of(trace, kind, parts, is_phase & which)
     causes["python"] = _with_pause(trace, causes["python"], pieces, ns)
     causes = _with_imports(trace, _with_measured_idle(trace, causes))
     nest = host_nest(trace)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchprof_magic.facts.device.believable import as_recorded
-from torchprof_magic.facts.device.coverage import loss_of
+from torchprof_magic.facts.device.coverage import launches_of, launches_per_step, loss_of
 from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.one_time import new_ops_ratio
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account, launches_per_step
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
 from torchprof_magic.findings.verdict.once import one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name
@@ -23,6 +24,7 @@ from torchprof_magic.tables.steps import steps_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.meta import StepMark
     from torchprof_magic.model.trace import Trace
 
 LEAST_STEPS = 3
@@ -78,7 +80,7 @@ def _sparse(trace: Trace) -> str:
     chosen = chosen_steps(trace)
     if len(chosen.sparse) == 0:
         return ""
-    launches = launches_per_step(trace)
+    launches = launches_per_step(trace, launches_of(trace).counts)
     usual = format_count(float(np.median(launches[chosen.row]))) if len(chosen.row) else "more"
     fewest = int(chosen.sparse[launches[chosen.sparse].argmin()])
     number = trace.steps["number"][fewest]
@@ -211,9 +213,15 @@ def _done_once(trace: Trace, outlier: int, more_ns: int) -> str:
     return "".join(parts)
 
 
+@once_per_trace
+def _importing(trace: Trace) -> dict[tuple[int, int], StepMark]:
+    """Return the steps that imported something, by cycle and number."""
+    return {(mark.cycle, mark.number): mark for mark in trace.meta.recorded_steps if mark.imported}
+
+
 def imported_in(trace: Trace, step: int) -> str:
     """Return what a step imported, such as ``214 modules (pandas, ...)``; empty for nothing."""
-    importing = {(mark.cycle, mark.number): mark for mark in trace.meta.recorded_steps if mark.imported}
+    importing = _importing(trace)
     mark = importing.get(trace.steps.select("cycle", "number").row(step)) if importing else None
     if mark is None:
         return ""

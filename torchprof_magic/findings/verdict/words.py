@@ -14,7 +14,7 @@ from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
-from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, time_in_steps
+from torchprof_magic.findings.verdict.accounts import Account, Cause, kernels_per_step, time_in_steps
 from torchprof_magic.findings.verdict.once import one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -194,7 +194,7 @@ def _workers(trace: Trace) -> tuple[Span, ...]:
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (
         *_idle_for(account, cause, "for op dispatch: the host launches work piece by piece"),
-        _plain(f", {_kernels(trace, account)}{_each(account)}"),
+        _plain(f", {counted(kernels_per_step(trace), 'kernel')}{_each(account)}"),
         *_in(account, cause),
         *_longest(cause),
         _plain(f". The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),
@@ -328,13 +328,6 @@ def _graphs(trace: Trace) -> tuple[Span, ...]:
         code(str(trace.events["name"][int(source[inside][0])])),
         _plain(", so its ops are not known."),
     )
-
-
-def _kernels(trace: Trace, account: Account) -> str:
-    chosen = chosen_steps(trace)
-    start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
-    inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
-    return counted(int(inside.sum()) / account.steps, "kernel")
 
 
 DEVICE_WORDS: dict[str, Words] = {

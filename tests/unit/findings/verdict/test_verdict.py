@@ -364,3 +364,18 @@ def test_the_ops_in_the_sentence_are_those_of_the_steps_that_count() -> None:
     text = str(find_verdict(make_trace(*steps, *ops, *outlier)))
     assert "aten::mm takes 100 % of the ops' CPU time." in text
     assert "svd takes" not in text
+
+
+def test_the_sentence_and_the_advice_count_the_same_kernels_where_a_step_is_left_out() -> None:
+    events = []
+    for number in range(5):
+        at, count = 10_000 * number, 10 if number == 2 else 60
+        events += [annotation(f"ProfilerStep#{number}", at, 9_000), span("aten::mm", at, 8_900)]
+        for each in range(count):
+            name = 1_000 * number + each + 1
+            events += [launch(at + 140 * each, 5, name), kernel("k", at + 140 * each + 10, 3, name)]
+    report = Report(make_trace(*events))
+    assert report.verdict.kind == "dispatch"
+    assert "60 kernels per step" in str(report.verdict)
+    (evidence,) = [row.evidence for row in report.advice if row.rule == "small_kernels"]
+    assert evidence.startswith("60 kernels per step")

@@ -9,7 +9,7 @@ import polars as pl
 from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.times import each, ns_in_steps, within_steps
-from torchprof_magic.findings.verdict.accounts import device_account
+from torchprof_magic.findings.verdict.accounts import device_account, kernels_per_step
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.units import format_count, format_ns, format_ratio
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
@@ -30,7 +30,7 @@ LINK = "https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs"
 def small_kernels(trace: Trace) -> Advice | None:
     """Advise CUDA graphs or ``torch.compile`` if the device idles while the host launches short kernels one by one."""
     account, totals = device_account(trace), launch_totals(trace)
-    if account is None or totals.kernels < LEAST_KERNELS * account.steps:
+    if account is None or kernels_per_step(trace) < LEAST_KERNELS:
         return None
     short = totals.short_share or 0.0
     if short < LEAST_SHORT_SHARE or _is_compiled(trace, account):
@@ -44,7 +44,7 @@ def small_kernels(trace: Trace) -> Advice | None:
         rule="small_kernels",
         title="Launch many kernels at once",
         fix='`torch.compile(model, mode="reduce-overhead")`, or a CUDA graph',
-        evidence=f"{format_count(totals.kernels / account.steps)} kernels {each(trace)} are launched one by one, "
+        evidence=f"{format_count(kernels_per_step(trace))} kernels {each(trace)} are launched one by one, "
         f"{format_ratio(short)} of them of less than 10 µs. For {format_ns(idle_ns)} the queue is empty, and the "
         "device waits until the host has launched the next one. A graph launches all of them in one call.",
         file=cause.file,
