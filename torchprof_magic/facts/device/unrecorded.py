@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchprof_magic.facts.device.busy import has_any_device
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.source.cell_tree import tree_of_cell
 from torchprof_magic.model.vendors import DEVICE_MEMORY, DEVICE_OP
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# What devices are called in a program, and lines of a cell that are not Python.
+# What devices are called in a program.
 _DEVICE = re.compile(r"(cuda|xpu|mps|mtia|hpu|npu)(:[0-9]+)?")
-_NOT_PYTHON = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
 class DeviceSigns(NamedTuple):
@@ -49,10 +49,8 @@ def signs_of_device(trace: Trace) -> DeviceSigns | None:
 
 def _moves_work(source: str) -> bool:
     """Return whether a cell moves its work to an accelerator whatever happens: with ``x.cuda()``, or by its name."""
-    try:
-        open_nodes: list[ast.AST] = [ast.parse(_NOT_PYTHON.sub("", source))]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
+    tree = tree_of_cell(source)
+    open_nodes: list[ast.AST] = [] if tree is None else [tree]
     while open_nodes:
         node = open_nodes.pop()
         if isinstance(node, (ast.If, ast.IfExp, ast.Compare)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchprof_magic.facts.source.cell_tree import tree_of_cell
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -72,11 +74,9 @@ def loop_constants(cell: CellSource, stepping: Stepping) -> list[Constant]:
 
 
 def _loop_at(source: str, line: int | None) -> ast.For | ast.While | ast.AsyncFor | None:
-    """Return the loop that begins on a line. Magics are no Python, so they are left out."""
-    lines = ["pass" if text.startswith(("%", "!")) else text for text in source.split("\n")]
-    try:
-        tree = ast.parse("\n".join(lines))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    """Return the loop that begins on a line."""
+    tree = tree_of_cell(source)
+    if tree is None:
         return None
     loops = (node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.While, ast.AsyncFor)))
     return next((node for node in loops if node.lineno == line), None)
