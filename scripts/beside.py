@@ -2,16 +2,24 @@
 
     beside.py "COMMAND" ... -- FOREGROUND COMMAND
 
-What a command beside it prints is shown as a whole, below what the one in the foreground prints.
+What a command beside it prints is shown as a whole, below what the one in the foreground prints. If the latter takes
+longer than LIMIT_S, it is ended, and its Python processes write where they are.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+
+import psutil
+
+LIMIT_S = 2700.0
+_TO_WRITE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,25 @@ def run(command: str) -> Done:
     return Done(command, ended.returncode, ended.stdout, time.monotonic() - begun)
 
 
+def run_in_foreground(command: list[str], limit_s: float) -> int:
+    """Run a command that prints as it goes; return its status."""
+    running = subprocess.Popen(command)
+    try:
+        return running.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        print(f"\nit did not end within {limit_s:.0f} s; where its processes are:", flush=True)
+        process = psutil.Process(running.pid)
+        # Below the workers are programs of tests, which end with them.
+        own = [*process.children(), process]
+        every = [*process.children(recursive=True), process]
+        for ending, processes in ((signal.SIGABRT, own), (signal.SIGKILL, every)):
+            for each in processes:
+                with suppress(psutil.NoSuchProcess):
+                    each.send_signal(ending)
+            psutil.wait_procs(processes, timeout=_TO_WRITE_S)
+        return 1
+
+
 def main() -> int:
     """Run all commands; return 1 if one of them fails."""
     split = sys.argv.index("--")
@@ -59,7 +86,7 @@ def main() -> int:
 
     thread = threading.Thread(target=run_beside)
     thread.start()
-    status = subprocess.run(foreground, check=False).returncode
+    status = run_in_foreground(foreground, LIMIT_S)
     thread.join()
     for each in done:
         print(f"\n{'=' * 8} {each.command}\n{each.output}", end="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import os
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -44,6 +45,40 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+class LastResort:
+    """Ends a process whose test neither ends nor can be interrupted, and writes where each thread is.
+
+    pytest-timeout interrupts Python code of the main thread. Code in a library that waits for a lock hears nothing.
+    """
+
+    AFTER_S = 100.0
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._after_s = float(config.getoption("timeout") or config.getini("timeout")) + self.AFTER_S
+        self._file = os.fdopen(os.dup(2), "w")
+
+    def _begin(self, more_s: float = 0.0) -> None:
+        faulthandler.dump_traceback_later(self._after_s + more_s, exit=True, file=self._file)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        marked = item.get_closest_marker("timeout")
+        self._begin(float(marked.args[0]) if marked and marked.args else 0.0)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self) -> None:
+        self._begin()  # pytest has cancelled it if the test failed
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the tests of each process that runs some."""
+    config.pluginmanager.register(LastResort(config))
 
 
 @pytest.fixture(scope="session", autouse=True)

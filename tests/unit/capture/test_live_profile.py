@@ -443,12 +443,14 @@ def test_stacks_have_the_frames_of_the_program_and_none_of_ours(tmp_path: Path) 
         how = {"with_stack": True, "with_modules": False, "experimental_config": config, "schedule": plan}
         with kind(activities=CPU, **how) as p:
             for _ in range(3):
-                model(torch.ones(2, 4)).sum().backward()
+                model(torch.ones(2048, 4)).sum().backward()
                 p.step()
         p.export_stacks(str(tmp_path / name), "self_cpu_time_total")
-        stacks[name] = {line for line in frames_of(tmp_path / name) if "relu" in line.lower() or "sum" in line}
+        # torch leaves out what takes less than a microsecond, as some frames of Python do now and then.
+        calls = [line for line in frames_of(tmp_path / name) if line.rpartition(";")[2].startswith("<built-in_method")]
+        stacks[name] = {line for line in calls if "_relu_of_" in line or "_sum_of_" in line}
     assert stacks["ours"] == stacks["theirs"]
-    assert stacks["ours"]
+    assert len(stacks["ours"]) == 2
     assert [line for line in frames_of(tmp_path / "ours") if "torchprof" in line] == []
     names = {event.name for event in p.events()}
     assert [name for name in names if "torchprof" in name] == []
