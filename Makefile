@@ -48,10 +48,11 @@ bench: $(VENV)/.tested $(BUNDLE) chromium
 fuzz: $(VENV)/.tested
 	$(BIN)/python tests/stress/fuzz.py --inputs $(or $(N),100000)
 
-# Written programs, each limited by one thing, on one thread and on two.
+# Written programs, each limited by one thing, on one thread and on two, and cells in many shapes of loops.
 programs: $(VENV)/.tested
 	$(BIN)/python tests/programs/run.py --threads 1
 	$(BIN)/python tests/programs/run.py --threads 2
+	$(BIN)/python tests/programs/run_loops.py
 
 # Recordings made wrong on purpose, and what is said of them.
 trust: $(VENV)/.tested

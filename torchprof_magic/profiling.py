@@ -31,7 +31,7 @@ from torchprof_magic.options import (
 )
 from torchprof_magic.run.conductor import Run
 from torchprof_magic.run.messages import say
-from torchprof_magic.run.stepping import Stepper
+from torchprof_magic.run.stepping.stepper import Stepper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -155,10 +155,15 @@ def test_row_14_the_schedule_is_longer_than_the_loop(kernel: Kernel, flags: str,
 
 
 @pytest.mark.parametrize(
-    ("body", "kept"), [("pass", "[(0, True)]"), ("for i in range(8): pass", "[(2, True), (3, True), (4, True)]")]
+    ("flags", "body", "kept"),
+    [
+        ("", "pass", "[(0, True)]"),
+        ("", "for i in range(8): pass", "[(0, True)]"),
+        (" --step loop", "for i in range(8): pass", "[(2, True), (3, True), (4, True)]"),
+    ],
 )
-def test_row_15_no_torch_op_runs(kernel: Kernel, body: str, kept: str) -> None:
-    cell = kernel.run(f"%%torchprof\n{body}")
+def test_row_15_no_torch_op_runs(kernel: Kernel, flags: str, body: str, kept: str) -> None:
+    cell = kernel.run(f"%%torchprof{flags}\n{body}")
     assert (outcome(cell), cell.text) == ("ok", "")
     assert "No torch operation ran in the recorded steps." in notes(kernel)
     (static,) = cell.static

@@ -103,10 +103,10 @@ NETS = (
     "run.line_marks.with_marks",
     "run.conductor.Run._release",
     "run.conductor.Run.finish",
-    "run.stepping.Stepper.",
-    "run.stepping._AsyncStepped.",
-    "run.stepping._Ends.",
-    "run.stepping.with_stepper",
+    "run.stepping.stepper.",
+    "run.stepping.choosing.Candidate.",
+    "run.stepping.choosing.Choice.",
+    "run.stepping.instrument.with_steppers",
 )
 # What the code calls itself; each of these hands on to something that is tried.
 CALLED_BY_USERS = "capture.session.CaptureSession."

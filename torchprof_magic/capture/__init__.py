@@ -21,6 +21,7 @@ from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
 from torchprof_magic.capture.torch_api.compat import available_activities, busy_profiler
 from torchprof_magic.capture.torch_api.cuda_graphs import prime
+from torchprof_magic.capture.torch_api.kinds import TENSOR_METHODS, holds_tensor, is_model, is_tensor
 from torchprof_magic.capture.watch.holders import find_holders
 from torchprof_magic.capture.watch.lines import LineMarks
 from torchprof_magic.capture.watch.pauses import Pause
@@ -35,6 +36,7 @@ __all__ = [
     "MARKED_LOOP",
     "PROGRESS",
     "RESTART",
+    "TENSOR_METHODS",
     "Action",
     "CaptureSession",
     "Check",
@@ -57,6 +59,9 @@ __all__ = [
     "count_ahead",
     "examine",
     "find_holders",
+    "holds_tensor",
+    "is_model",
+    "is_tensor",
     "live_session",
     "open_to_interrupts",
     "prime",

@@ -154,10 +154,11 @@ class Recorder:
             with self._torch_call():
                 self._engine.add_metadata(metadata)
 
-    def begin(self, guard: InterruptGuard) -> None:
-        """Enter step 0."""
+    def begin(self, guard: InterruptGuard, *, done: int = 0) -> None:
+        """Enter step 0, or the one after ``done`` idle ones."""
         self._run_start_ns = self._epoch_start_ns = perf_counter_ns()
-        self._enter(self.schedule.action(0), guard)
+        self.step = done
+        self._enter(self.schedule.action(done), guard)
 
     def begin_epoch(self) -> None:
         """Count one more epoch, unless the current one has no steps yet."""

@@ -171,21 +171,26 @@ _TWO_PASSES = (
 )
 
 
-def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None) -> Schedule | None:
+def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None, done: int = 0) -> Schedule | None:
     """Return a schedule of two equal cycles, or ``None`` if the loop is known to be too short for them.
 
     Options that were not set follow the length of the loop, as in ``resolve_schedule``. The number of optimizer steps
     is not known in advance, so the first ones are recorded, without a warm-up. There is always a step between the
-    passes.
+    passes. ``done`` is as for ``resolve_schedule``.
     """
     if how == "cell":
         return None
     if not options.is_adaptive:
-        schedule = _apart(_completed(replace(options, repeat=2), how, length))
+        schedule = _after(_apart(_completed(replace(options, repeat=2), how, length)), done)
         return schedule if length is None or (schedule.total or 0) <= length else None
     if how == "optimizer":
         return _apart(Schedule(active=OPTIMIZER_ACTIVE - 1, repeat=2))
-    fitting = (schedule for least, schedule in _TWO_PASSES if length is None or length >= least)
+    fitting = (
+        after
+        for least, schedule in _TWO_PASSES
+        if (after := _after(schedule, done))
+        and (length is None or length >= least + after.skip_first - schedule.skip_first)
+    )
     return next(fitting, None)
 
 
@@ -199,18 +204,41 @@ def _apart(schedule: Schedule) -> Schedule:
     return schedule if is_apart else replace(schedule, wait=1, skip_first_wait=True)
 
 
-def resolve_schedule(options: ScheduleOptions, *, how: str, length: int | None) -> Schedule:
+def resolve_schedule(options: ScheduleOptions, *, how: str, length: int | None, done: int = 0) -> Schedule:
     """Return the schedule for these options, and for the number of steps in the loop if it is known.
 
     Without options the schedule fits the loop, so that even a loop of one step is recorded. If some options are set,
     the others have the defaults of ``torch.profiler.schedule``: no skipped steps, and cycles until the loop ends. torch
     has no default for ``wait``, ``warmup`` and ``active``; here they are no idle step, one warm-up step if the loop is
     long enough, and three active steps or as many as fit.
+
+    The first ``done`` steps are over when the schedule begins, so they are idle ones.
     """
     length = 1 if how == "cell" else length
-    if options.is_adaptive:
-        return _adaptive(how, length)
-    return _completed(options, how, length)
+    if not options.is_adaptive:
+        return _after(_completed(options, how, length), done)
+    return _adaptive_after(length, done) if done else _adaptive(how, length)
+
+
+def may_begin_late(options: ScheduleOptions) -> bool:
+    """Return whether the first step is idle if the schedule may choose that."""
+    waits = bool(options.wait) and not options.skip_first_wait
+    return options.is_adaptive or bool(options.skip_first) or waits
+
+
+def _after(schedule: Schedule, done: int) -> Schedule:
+    """Return a schedule that begins with at least ``done`` idle steps."""
+    idle = 0
+    while idle < done and schedule.action(idle) is Action.NONE:
+        idle += 1
+    return replace(schedule, skip_first=schedule.skip_first + done - idle)
+
+
+def _adaptive_after(length: int | None, done: int) -> Schedule:
+    """Return the schedule of a loop of which ``done`` steps are over: they have warmed it up, but not the profiler."""
+    left = DEFAULT_ACTIVE + 1 if length is None else max(length - done, 1)
+    warmup = 1 if left > 1 else 0
+    return Schedule(wait=done, warmup=warmup, active=min(left - warmup, DEFAULT_ACTIVE))
 
 
 def _adaptive(how: str, length: int | None) -> Schedule:

@@ -40,6 +40,7 @@ from torchprof_magic.capture.parts import (
     LINES,
     OBSERVER,
     OPTIMIZER,
+    OPTIMIZER_WATCH,
     OTHER_PROFILERS,
     OTHER_PROGRAMS,
     OTHER_TASKS,
@@ -51,9 +52,16 @@ from torchprof_magic.capture.parts import (
 from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.recording import Progress, Recording
-from torchprof_magic.capture.schedule import AnySchedule, FunctionSchedule, resolve_schedule, resolve_two_passes
+from torchprof_magic.capture.schedule import (
+    AnySchedule,
+    FunctionSchedule,
+    may_begin_late,
+    resolve_schedule,
+    resolve_two_passes,
+)
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.allocator_history import AllocatorHistory, begin_history, note_out_of_memory
+from torchprof_magic.capture.torch_api.compiling import watch_optimizers
 from torchprof_magic.capture.torch_api.cuda_graphs import watch_cupti
 from torchprof_magic.capture.torch_api.engine import Engine
 from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
@@ -142,6 +150,7 @@ class CaptureSession:
         self._snapshot: Path | None = None
         self._others: OtherPrograms | None = None
         self._others_share: float | None = None
+        self._endings: list[Callable[[], None]] = []
 
     @property
     def is_active(self) -> bool:
@@ -201,8 +210,10 @@ class CaptureSession:
         self._state = State.OPEN
 
     @protected
-    def start(self, length: int | None = None) -> None:
-        """Begin step 0; ``length`` is the number of steps in the loop, if known, and shapes the schedule.
+    def start(self, length: int | None = None, done: int = 0) -> None:
+        """Begin step 0, or the one after ``done`` steps that the session did not see; these count as idle ones.
+
+        ``length`` is the number of steps in the loop, if known, and shapes the schedule.
 
         Opens the session if it is not open; errors are then raised as by ``open``. In a session that was opened before,
         the user's code is already running, so errors become problems instead. Calling it again while running begins the
@@ -212,7 +223,7 @@ class CaptureSession:
         if is_early:
             self.open()
         try:
-            self._contained(self._start, length, is_early, raises=TorchProfError if is_early else ())
+            self._contained(self._start, length, done, is_early, raises=TorchProfError if is_early else ())
             self.let_interrupts_in()
         except BaseException:
             if is_early:
@@ -222,6 +233,37 @@ class CaptureSession:
     def count(self, iterable: object) -> int | None:
         """Return how many items a loop over ``iterable`` will get, if that is known without asking the user's code."""
         return self.parts.ask(LENGTHS, count_ahead, iterable, default=None)
+
+    @property
+    def may_start_late(self) -> bool:
+        """True if the schedule leaves the first step out, so that the recording can begin after it."""
+        return self._options.schedule_function is None and may_begin_late(self._options.schedule)
+
+    def replan(self, stepping: Stepping) -> None:
+        """Say what makes the steps; does nothing once they have begun."""
+        if self._recorder is None:
+            self._stepping = stepping
+
+    def on_optimizer(self, callback: Callable[[object], None]) -> None:
+        """Call ``callback`` with each optimizer that has stepped on this thread, until the session stops."""
+
+        def tell(optimizer: object, *_: object) -> None:
+            if self._is_here():
+                self.parts.run(OPTIMIZER_WATCH, callback, optimizer)
+
+        self.parts.set_up(OPTIMIZER_WATCH, partial(watch_optimizers, _ignore, tell), self._watches)
+
+    def made_nodes(self) -> int:
+        """Return a number that grows with every op on this thread whose result needs a gradient."""
+        return self.parts.ask(OPTIMIZER_WATCH, compat.made_nodes, default=0)
+
+    def note(self, code: str, **values: object) -> None:
+        """Add a problem to the recording."""
+        self._problems.note(code, **values)
+
+    def at_end(self, callback: Callable[[], None]) -> None:
+        """Call ``callback``, which may note problems, when the user's code has ended."""
+        self._endings.append(callback)
 
     def enter_loop(self, place: str) -> None:
         """Note that the loop at ``place`` is not recorded, if it is another one than the first, and comes too late."""
@@ -412,7 +454,7 @@ class CaptureSession:
         except Exception as exc:  # noqa: BLE001 - the user's code must not fail because of its observer
             self._problems.note("capture.observer_failed", error=f"{type(exc).__name__}: {exc}")
 
-    def _start(self, length: int | None, is_early: bool) -> None:
+    def _start(self, length: int | None, done: int, is_early: bool) -> None:
         if self._state is State.RUNNING and self._recorder is not None and self._is_here():
             self._recorder.begin_epoch()
         if self._state is not State.OPEN or not self._is_here():
@@ -420,7 +462,7 @@ class CaptureSession:
         if not is_early and self.parts.ask(OTHER_PROFILERS, compat.busy_profiler, default=None):
             self._give_up("capture.busy")
             return
-        schedule, passes = self._planned(length)
+        schedule, passes = self._planned(length, done)
         self._recorder = Recorder(
             passes,
             schedule,
@@ -436,21 +478,21 @@ class CaptureSession:
         self._watches.callback(self._recorder.watch())
         self._others = self.parts.ask(OTHER_PROGRAMS, OtherPrograms, default=None)
         self._state = State.RUNNING
-        self._begin(self._recorder)
+        self._begin(self._recorder, done)
 
-    def _planned(self, length: int | None) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
+    def _planned(self, length: int | None, done: int) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
         """Return the schedule, and the options of its cycles; a loop that is too short for two passes gets one."""
         options, how = self._options, self._stepping.how
         if options.schedule_function is not None:
             return FunctionSchedule(options.schedule_function, self._note_schedule), (options,)
         if options.two_pass:
-            schedule = resolve_two_passes(options.schedule, how=how, length=length)
+            schedule = resolve_two_passes(options.schedule, how=how, length=length, done=done)
             if schedule is not None:
                 return schedule, options.passes
             steps = "there are no steps to repeat" if how == "cell" else f"the loop has {counted(length or 0, 'step')}"
             self._problems.note("capture.one_pass", reason=steps)
-            return resolve_schedule(self._one_cycle(), how=how, length=length), options.passes[-1:]
-        return resolve_schedule(options.schedule, how=how, length=length), options.passes[-1:]
+            return resolve_schedule(self._one_cycle(), how=how, length=length, done=done), options.passes[-1:]
+        return resolve_schedule(options.schedule, how=how, length=length, done=done), options.passes[-1:]
 
     def _one_cycle(self) -> ScheduleOptions:
         """Return the schedule options of the one cycle that stands in for two passes."""
@@ -460,12 +502,12 @@ class CaptureSession:
     def _note_schedule(self, step: int, reason: str) -> None:
         self._problems.note("capture.schedule_failed", step=step, reason=reason)
 
-    def _begin(self, recorder: Recorder) -> None:
+    def _begin(self, recorder: Recorder, done: int) -> None:
         # Drawing the progress bar takes milliseconds. It is done before the step begins, so that it is not recorded.
-        self._report_progress(recorder.schedule.action(0).phase, 0)
+        self._report_progress(recorder.schedule.action(done).phase, done)
         self._tasks = self.parts.ask(OTHER_TASKS, OtherTasks, default=None)
         with self._undisturbed():
-            self._transit(recorder.begin)
+            self._transit(partial(recorder.begin, done=done))
         if self._stepping.how == "optimizer":
             self.parts.set_up(OPTIMIZER, partial(compat.on_optimizer_step, self._optimizer_step), self._watches)
 
@@ -618,6 +660,9 @@ class CaptureSession:
         self._state = State.STOPPED
         if is_here:
             self._let_go()
+        endings, self._endings = self._endings, []
+        for ending in endings:
+            parts.run(OPTIMIZER_WATCH, ending)
         parts.run(SUMMARY, partial(note_ending, self._problems, recorder, self._stepping, is_cut=is_cut))
         return parts.ask(SUMMARY, self._make_recording, default=None) or self._least_recording()
 
@@ -739,6 +784,10 @@ class CaptureSession:
         if self._folder is None:
             raise CaptureError("the session is not open")
         return self._folder
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing before an optimizer steps."""
 
 
 def live_session() -> CaptureSession | None:

@@ -18,7 +18,9 @@ from torchprof_magic.capture import open_to_interrupts, protected
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import CellSource, source_lines
 from torchprof_magic.run.line_marks import mark_lines, with_marks
-from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
+from torchprof_magic.run.stepping.choosing import Choice
+from torchprof_magic.run.stepping.instrument import instrument, with_steppers
+from torchprof_magic.run.stepping.plan import StepPlan, plan_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from torchprof_magic.capture import ProgramWatch
-    from torchprof_magic.run.stepping import SteppedSession
+    from torchprof_magic.run.stepping.choosing import WatchedSession
 
-    class CellSession(SteppedSession, Protocol):
+    class CellSession(WatchedSession, Protocol):
         """The part of a capture session that running a cell needs."""
 
         @property
@@ -226,7 +228,8 @@ def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[s
     """Return the code of the cell with the stepper and the marks of this session in it."""
     session.program.modules.namespace = names
     marks = session.program.lines
-    body = with_marks(with_stepper(compiled.body, Stepper(session, marks, compiled.plan.line or 0)), marks)
+    choice = Choice(session, compiled.plan, marks, compiled.source.filename)
+    body = with_marks(with_steppers(compiled.body, choice.stepper_of), marks)
     if session.program.functions is not None:
         session.program.functions.leave_out(body)
     return body

@@ -10,6 +10,7 @@ import polars as pl
 
 from torchprof_magic.model.intervals import NO_PARENT, depth_of, nearest_marked
 from torchprof_magic.model.meta import TRACE_ID, TRACE_ID_OF_CYCLE
+from torchprof_magic.model.overlaps import count_overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,7 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
             is_partial=not steps["complete"].all(),
             extra=_with_trace_id(trace.meta.extra, cycle),
         ),
-        problems=tuple(_with_overlaps(trace.problems, int(events["overlaps"].sum()))),
+        problems=tuple(_with_overlaps(trace.problems, count_overlaps(events, steps))),
     )
 
 

@@ -52,6 +52,25 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Choose another loop with --step line:N, or record the whole cell with --step cell.",
         "The cell ended before it reached the loop that makes the steps.",
     ),
+    "capture.no_step_seen": Kind(
+        "data_loss",
+        "Nothing was recorded: no iteration of a loop of the cell was seen to run ops of torch after the first one.",
+        "Choose the loop with --step line:N, or record the whole cell with --step cell.",
+        "Several loops may have been meant, and the first iterations of none showed that it makes the steps.",
+    ),
+    "capture.optimizer_elsewhere": Kind(
+        "warning",
+        "An optimizer made {steps} outside of the loop on line {line}, whose iterations are the steps{where}.",
+        "Choose the loop that trains with --step line:N, or end a step with each call of optimizer.step() with --step "
+        "optimizer.",
+        "A loop was recorded in which no optimizer stepped, and one stepped elsewhere in the cell.",
+    ),
+    "capture.tiny_steps": Kind(
+        "info",
+        "A step lasts {length}, which is less than recording it takes, so its times are mostly those of the recording.",
+        "Choose a loop around this one with --step line:N, or record the whole cell with --step cell.",
+        "Half of the recorded steps are shorter than a few of the profiler's own calls.",
+    ),
     "capture.nothing_recorded": Kind(
         "data_loss", _NO_STEP, _MORE_STEPS, "The run ended before the schedule reached its first recorded step."
     ),

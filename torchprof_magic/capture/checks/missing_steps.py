@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.schedule import FunctionSchedule, Schedule
-from torchprof_magic.model.units import counted
+from torchprof_magic.model.units import counted, format_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
@@ -22,7 +22,10 @@ _REASONS = (
     "capture.gave_up",
     "capture.failed",
     "capture.reclaimed",
+    "capture.no_step_seen",
 )
+# A step costs the profiler a few calls of about a microsecond, and an op in it costs some more.
+TINY_NS = 20_000
 _PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": "while recording"}
 
 
@@ -38,6 +41,9 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
     total = schedule.least if schedule.total is None else schedule.total
     place = _PLACES.get(recorder.phase, "early")
     seen = counted(recorder.step, "step") if total is None else f"{recorder.step} of {counted(total, 'step')}"
+    lengths = sorted(mark.step_ns for mark in steps)
+    if steps and (length := lengths[len(steps) // 2]) < TINY_NS:
+        problems.note("capture.tiny_steps", length=format_ns(length))
     if not steps:
         if not problems.has_loss:  # otherwise a better reason is known
             _note_nothing(problems, recorder, stepping, phase=place, steps=seen, is_cut=is_cut)

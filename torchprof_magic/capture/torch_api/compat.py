@@ -194,6 +194,11 @@ def is_in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - there is no public name
 
 
+def made_nodes() -> int:
+    """Return how many nodes of autograd graphs this thread has made: one for every op whose result needs a gradient."""
+    return int(torch._C._autograd._get_sequence_nr())  # noqa: SLF001 - no public name
+
+
 def busy_profiler() -> str | None:
     """Return a clause about the profiler that is already running, if one is."""
     if is_profiler_on():

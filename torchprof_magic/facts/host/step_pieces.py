@@ -211,6 +211,9 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray) -> IntArray:
     phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("compile")
     phase[(pieces.state >= OTHER) & _is_sleep(trace, pieces.cause)] = PHASES.index("idle")
     is_fetch = _fetches(trace)[site] & (pieces.start_ns < fetched_ns(trace)[pieces.of])
+    # An iterator that trains, as a generator may, does not load data.
+    trains = np.isin(phase, [PHASES.index("backward"), PHASES.index("optimizer")])
+    is_fetch &= ~np.isin(pieces.of, pieces.of[is_fetch & trains])
     phase[is_fetch & (pieces.state != BLOCKED)] = PHASES.index("data")
     return phase
 

@@ -26,6 +26,7 @@ from torchprof_magic.ingest.json.blocks import read_blocks, size_of
 from torchprof_magic.ingest.json.process_groups import process_groups_of
 from torchprof_magic.ingest.json.schema import DeviceProperties, DistributedInfo, Head
 from torchprof_magic.model.meta import Meta
+from torchprof_magic.model.overlaps import count_overlaps
 from torchprof_magic.model.trace import EVENTS_SCHEMA, SCOPES_SCHEMA, SITES_SCHEMA, TAGS_SCHEMA, Trace
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     steps = links.find_steps(events, findings)
     stack, stacks = find_stacks(events, launch)
     events = links.with_steps(events, steps, launch).with_columns(stack)
-    findings.add("chrome.partial_overlap", int(events["overlaps"].sum()))
+    findings.add("chrome.partial_overlap", count_overlaps(events, steps))
     return Trace(
         events=events.select(EVENTS_SCHEMA.keys()),
         lanes=lanes,

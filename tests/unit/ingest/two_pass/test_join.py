@@ -230,9 +230,9 @@ def test_other_traces_stay_as_they_are() -> None:
 
 
 def test_overlaps_of_python_frames_go_with_them() -> None:
-    outlives = frame("f.py(1): f", 1010, 400)
-    assert [problem.code for problem in both(TIMES, [*DETAILS[:1], outlives]).problems] == ["chrome.partial_overlap"]
-    assert [problem.code for problem in joined(TIMES, [*DETAILS[:1], outlives]).problems] == ["run.two_pass_differs"]
+    outlives = frame("f.py(2): g", 1200, 95)
+    assert [problem.code for problem in both(TIMES, [*DETAILS[:2], outlives]).problems] == ["chrome.partial_overlap"]
+    assert [problem.code for problem in joined(TIMES, [*DETAILS[:2], outlives]).problems] == ["run.two_pass_differs"]
 
 
 class Node(NamedTuple):

@@ -14,10 +14,14 @@ import pytest
 import torchprof_magic
 from torchprof_magic.capture import count_ahead
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.run.stepping import Stepper, StepPlan, instrument, plan_steps, with_stepper
+from torchprof_magic.run.stepping.choosing import Choice
+from torchprof_magic.run.stepping.instrument import instrument, with_steppers
+from torchprof_magic.run.stepping.plan import StepPlan, plan_steps
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from torchprof_magic.model.meta import Stepping
 
 
 class FakeSession:
@@ -25,10 +29,31 @@ class FakeSession:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.notes: list[str] = []
+        self.endings: list[Callable[[], None]] = []
+        self.listeners: list[Callable[[object], None]] = []
+        self.may_start_late = True
+        self.nodes = 0
 
-    def start(self, length: int | None = None) -> None:
+    def start(self, length: int | None = None, done: int = 0) -> None:
         if not self.calls:
-            self.calls.append(f"start {length}")
+            self.calls.append(f"start {length}" + (f" after {done}" if done else ""))
+
+    def replan(self, stepping: Stepping) -> None:
+        self.calls.clear()
+        self.notes.append(f"line {stepping.line}")
+
+    def made_nodes(self) -> int:
+        return self.nodes
+
+    def on_optimizer(self, callback: Callable[[object], None]) -> None:
+        self.listeners.append(callback)
+
+    def at_end(self, callback: Callable[[], None]) -> None:
+        self.endings.append(callback)
+
+    def note(self, code: str, **values: object) -> None:
+        self.notes.append(" ".join(map(str, (code, *values.values()))))
 
     def count(self, iterable: object) -> int | None:
         return count_ahead(iterable)
@@ -69,9 +94,12 @@ def run(cell: str, **namespace: object) -> tuple[dict[str, object], list[str]]:
     tree = ast.parse(source)
     session = FakeSession()
     names: dict[str, object] = {**namespace}
-    tree = instrument(tree, plan_steps(tree, source.splitlines(), names))
+    planned = plan_steps(tree, source.splitlines(), names, "loop")
+    tree = instrument(tree, planned)
     code = compile(ast.fix_missing_locations(tree), "<cell>", "exec")
-    exec(with_stepper(code, Stepper(session)), names)  # noqa: S102
+    exec(with_steppers(code, Choice(session, planned).stepper_of), names)  # noqa: S102
+    for ending in session.endings:
+        ending()
     return names, session.calls
 
 
@@ -87,9 +115,10 @@ def run_async(cell: str) -> tuple[dict[str, object], list[str]]:
             yield number
 
     names: dict[str, object] = {"arrive": arrive, "asyncio": asyncio}
-    tree = ast.fix_missing_locations(instrument(tree, plan_steps(tree, source.splitlines(), names)))
+    planned = plan_steps(tree, source.splitlines(), names, "loop")
+    tree = ast.fix_missing_locations(instrument(tree, planned))
     code = compile(tree, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    asyncio.run(eval(with_stepper(code, Stepper(session)), names))  # noqa: S307
+    asyncio.run(eval(with_steppers(code, Choice(session, planned).stepper_of), names))  # noqa: S307
     return names, session.calls
 
 
@@ -139,7 +168,8 @@ def test_values_of_the_namespace_are_examined_without_running_their_code() -> No
         def __getattr__(self, name: str) -> object:
             pytest.fail(f"ran __getattr__({name})")
 
-        def step(self) -> None: ...
+        def step(self) -> None:
+            something.unknown()  # type: ignore[name-defined]  # noqa: F821
 
     assert plan("for b in data:\n  thing.step()\n", thing=Explosive()).line == 1
 
@@ -223,12 +253,12 @@ def test_while_loop_with_continue_and_break() -> None:
 
 def test_inner_loop_goes_on_stepping_in_the_next_epoch() -> None:
     _, calls = run("for e in range(2):\n  for b in [1, 2]:\n    pass\nlast = e\n")
-    assert calls == ["start 2", "step", "step", "step", "step", "finish"]
+    assert calls == ["start 4", "step", "step", "step", "step", "finish"]
 
 
 def test_a_step_that_ended_with_break_is_cut_when_the_next_epoch_begins() -> None:
     _, calls = run("for e in range(2):\n  for b in [1, 2, 3]:\n    break\n")
-    assert calls == ["start 3", "cut", "finish inside"]
+    assert calls == ["start 6", "cut", "finish inside"]
 
 
 def test_recording_starts_at_the_loop_and_ends_after_its_nest() -> None:
@@ -238,9 +268,9 @@ def test_recording_starts_at_the_loop_and_ends_after_its_nest() -> None:
         order.append(word)
 
     class Noting(FakeSession):
-        def start(self, length: int | None = None) -> None:
+        def start(self, length: int | None = None, done: int = 0) -> None:
             order.append("start")
-            super().start(length)
+            super().start(length, done)
 
         def finish(self, *, is_between: bool = False) -> None:
             order.append("finish")
@@ -248,9 +278,9 @@ def test_recording_starts_at_the_loop_and_ends_after_its_nest() -> None:
 
     source = "note('before')\nfor b in [1]:\n  note('body')\nnote('after')"
     tree = ast.parse(source)
-    tree = instrument(tree, plan_steps(tree, source.splitlines(), {}))
-    code = compile(ast.fix_missing_locations(tree), "<cell>", "exec")
-    exec(with_stepper(code, Stepper(Noting())), {"note": note})  # noqa: S102
+    planned = plan_steps(tree, source.splitlines(), {})
+    code = compile(ast.fix_missing_locations(instrument(tree, planned)), "<cell>", "exec")
+    exec(with_steppers(code, Choice(Noting(), planned).stepper_of), {"note": note})  # noqa: S102
     assert order == ["before", "start", "body", "finish", "after"]
 
 

@@ -1,0 +1,160 @@
+"""Where the text does not tell which loop makes the steps, their first iterations do."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_stepping import FakeSession
+
+from torchprof_magic.run.stepping import choosing
+from torchprof_magic.run.stepping.choosing import Choice
+from torchprof_magic.run.stepping.instrument import instrument, with_steppers
+from torchprof_magic.run.stepping.plan import plan_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MS = 1_000_000
+
+
+class World:
+    """A clock that the cell moves, and what the cell does with torch as the session sees it."""
+
+    def __init__(self, session: FakeSession) -> None:
+        self.now_ns = 1
+        self._session = session
+
+    def work(self, ms: float, *, grows: bool = True) -> None:
+        """Take some time, with ops that need gradients or without."""
+        self.now_ns += int(ms * MS)
+        self._session.nodes += grows
+
+    def rest(self, ms: float) -> None:
+        """Take some time without an op that shows."""
+        self.now_ns += int(ms * MS)
+
+    def optimize(self) -> None:
+        """Let an optimizer step."""
+        for listener in self._session.listeners:
+            listener(object())
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeSession]:
+    """Return a function that runs a cell, in which ``go["work"](2)`` works for 2 ms, and returns its session."""
+
+    def run_cell(cell: str, *, may_start_late: bool = True) -> FakeSession:
+        session = FakeSession()
+        session.may_start_late = may_start_late
+        world = World(session)
+        monkeypatch.setattr(choosing, "perf_counter_ns", lambda: world.now_ns)
+        source = textwrap.dedent(cell).strip("\n")
+        tree = ast.parse(source)
+        go = {name: getattr(world, name) for name in ("work", "rest", "optimize")}
+        names: dict[str, Any] = {"go": go, "log": {"a": 1, "b": 2}, "session": SimpleNamespace()}
+        plan = plan_steps(tree, source.splitlines(), names)
+        code = compile(ast.fix_missing_locations(instrument(tree, plan)), "<cell>", "exec")
+        exec(with_steppers(code, Choice(session, plan, filename="<cell>").stepper_of), names)  # noqa: S102
+        for ending in session.endings:
+            ending()
+        return session
+
+    return run_cell
+
+
+def test_the_first_loop_whose_iteration_ran_ops_makes_the_steps(run: Callable[..., FakeSession]) -> None:
+    session = run("for k in log: go['rest'](0.1)\nfor i in range(6): go['work'](2)\nfor k in log: go['work'](2)")
+    assert session.notes == ["line 2"]
+    assert session.calls == ["start 6 after 1", *["step"] * 5, "finish"]
+
+
+def test_an_inner_loop_of_microseconds_leaves_the_steps_to_the_loop_around_it(
+    run: Callable[..., FakeSession],
+) -> None:
+    session = run("for i in range(5):\n  go['rest'](0)\n  for j in range(9): go['work'](0.01)")
+    assert session.notes == ["line 1"]
+    assert session.calls == ["start 5 after 1", *["step"] * 4, "finish"]
+
+
+def test_an_inner_loop_that_takes_nearly_all_of_an_iteration_makes_the_steps(run: Callable[..., FakeSession]) -> None:
+    session = run("for e in range(2):\n  go['rest'](1)\n  for j in range(9): go['work'](5)")
+    assert session.notes == ["line 3"]
+    assert session.calls == ["start 18 after 2", *["step"] * 16, "finish"]
+
+
+def test_an_inner_loop_beside_much_other_work_does_not(run: Callable[..., FakeSession]) -> None:
+    session = run("for b in range(5):\n  go['work'](40)\n  for j in range(3): go['work'](5)")
+    assert session.notes == ["line 1"]
+
+
+def test_an_optimizer_that_steps_in_an_iteration_decides_whatever_its_length(run: Callable[..., FakeSession]) -> None:
+    session = run("for i in range(5):\n  go['optimize']()\n  for k in log: go['rest'](1)")
+    assert session.notes == ["line 1"]
+
+
+def test_an_iteration_of_which_nothing_is_seen_is_a_step_when_the_second_one_is_long(
+    run: Callable[..., FakeSession],
+) -> None:
+    session = run("for k in log: go['rest'](0.01)\nwhile len(log) < 9:\n  go['rest'](3)\n  log[len(log)] = 0")
+    assert session.notes == ["line 2"]
+    assert session.calls[0] == "start None after 2"
+
+
+def test_a_loop_that_is_left_by_break_is_not_taken_for_a_running_one(run: Callable[..., FakeSession]) -> None:
+    session = run(
+        "for i in range(6):\n  for k in log:\n    go['rest'](0)\n    break\n  go['optimize']()\n"
+        "for k in log: go['rest'](0)"
+    )
+    assert session.notes == ["line 1"]
+
+
+def test_without_any_sign_nothing_is_recorded_and_that_is_said(run: Callable[..., FakeSession]) -> None:
+    session = run("for k in log: go['rest'](0.01)\nfor k in log: go['rest'](0.01)")
+    assert session.calls == []
+    assert session.notes == ["capture.no_step_seen"]
+
+
+def test_where_the_first_step_is_to_be_recorded_the_best_guess_is_taken_at_once(
+    run: Callable[..., FakeSession],
+) -> None:
+    session = run("for i in range(2): go['work'](2)\nfor k in log: go['work'](2)", may_start_late=False)
+    assert session.calls == ["start 2", "step", "step", "finish"]
+
+
+def test_optimizers_that_step_outside_of_the_loop_only_are_told_with_their_line(
+    run: Callable[..., FakeSession],
+) -> None:
+    session = run("for i in range(3): go['work'](2)\nif True:\n  go['optimize']()\n  go['optimize']()")
+    assert session.notes == ["capture.optimizer_elsewhere 2 steps 1 , first by line 3"]
+    assert run("for i in range(3): go['optimize']()\ngo['optimize']()").notes == []
+
+
+def test_results_and_exceptions_of_watched_loops_are_as_without(run: Callable[..., FakeSession]) -> None:
+    run(
+        """
+        seen, rest = [], iter(range(5))
+        for k in log: go["rest"](0)
+        for i in rest:
+            go["work"](2)
+            if i == 2: continue
+            seen.append(i)
+        else:
+            seen.append("else")
+        assert seen == [0, 1, 3, 4, "else"], seen
+        n = 0
+        while n < 5:
+            n += 1
+            go["work"](2)
+            if n == 3: break
+        else:
+            raise AssertionError
+        try:
+            for x in 5: go["work"](1)
+        except TypeError as error:
+            assert "not iterable" in str(error)
+        """
+    )

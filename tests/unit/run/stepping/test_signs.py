@@ -1,0 +1,194 @@
+"""What a loop does is read from its text and from the functions that it calls, without running any of it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import nn
+
+from torchprof_magic.run.stepping.signs import Names, Reader, walks_over_a_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+model = nn.Linear(2, 2)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def train(batch: torch.Tensor) -> None:
+    model(batch).sum().backward()
+    opt.step()
+
+
+def infer(batch: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        result: torch.Tensor = model(batch)
+    return result
+
+
+@torch.no_grad()
+def decorated(batch: torch.Tensor) -> torch.Tensor:
+    return infer(batch)
+
+
+def training(batches: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+    for batch in batches:
+        train(batch)
+        yield batch
+
+
+def deep(batch: torch.Tensor) -> None:
+    shallow(batch)
+
+
+def shallow(batch: torch.Tensor) -> None:
+    for _ in range(2):
+        train(batch)
+
+
+def again(count: int) -> None:
+    again(count - 1)
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.parts = {"run": train}
+
+    def one(self, batch: torch.Tensor) -> None:
+        self._inner(batch)
+
+    def _inner(self, batch: torch.Tensor) -> None:
+        train(batch)
+
+    def __call__(self, batch: torch.Tensor) -> None:
+        self.one(batch)
+
+
+def closure() -> Any:
+    def inner(batch: torch.Tensor) -> None:
+        function(batch)
+
+    function = train
+    return inner
+
+
+def signs(cell: str, **more: object) -> set[str]:
+    """Return the signs of the last loop of a cell."""
+    tree = ast.parse(cell)
+    loops = [node for node in tree.body if isinstance(node, (ast.For, ast.While))]
+    values = {**globals(), "trainer": Trainer(), "step": closure(), "print": print, "functools": functools, **more}
+    found = Reader(Names.of_cell(tree, values)).signs_of_loop(loops[-1])
+    return {name for name in ("steps", "backward", "model", "torch", "unknown") if getattr(found, name)}
+
+
+TRAINS = {"steps", "backward", "model", "torch"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "train(b)",
+        "deep(b)",
+        "trainer.one(b)",
+        "trainer(b)",
+        "step(b)",
+        "functools.partial(train, b)()",
+        "[train(x) for x in b]",
+        "list(map(train, b))",
+        "pool.map(train, b)",
+    ],
+)
+def test_training_is_found_behind_the_functions_that_a_body_calls(body: str) -> None:
+    assert signs(f"for b in data:\n  {body}") >= {"steps", "backward"}
+
+
+def test_a_function_that_the_cell_defines_is_read_there() -> None:
+    assert signs("def go(b):\n  train(b)\nfor b in data:\n  go(b)") == TRAINS
+    assert signs("go = lambda b: train(b)\nfor b in data:\n  go(b)") == TRAINS
+    assert signs("class T:\n  def one(self, b):\n    train(b)\nt = T()\nfor b in data:\n  t.one(b)") == TRAINS
+
+
+def test_an_iterator_that_trains_counts_and_one_that_makes_the_data_does_not() -> None:
+    assert "steps" in signs("for x in training(data):\n  pass")
+    assert "steps" in signs("it = training(data)\nfor x in it:\n  pass")
+    assert "steps" in signs("for x in running:\n  pass", running=training([]))
+    assert signs("for x in infer(data):\n  pass") == set()
+
+
+def test_inference_calls_a_model_and_steps_nothing() -> None:
+    for body in ("infer(b)", "decorated(b)", "model(b)"):
+        assert signs(f"for b in data:\n  {body}") >= {"model", "torch"}
+        assert not signs(f"for b in data:\n  {body}") & {"steps", "backward"}
+
+
+def test_a_model_and_an_optimizer_that_the_cell_makes_are_known_by_what_makes_them() -> None:
+    made = "net = nn.Linear(2, 2).to('cpu')\nsgd = torch.optim.SGD(net.parameters())\n"
+    assert signs(f"{made}for b in data:\n  net(b)") == {"model", "torch"}
+    assert "steps" in signs(f"{made}for b in data:\n  sgd.step()")
+    assert signs("class Net(nn.Module):\n  pass\nnet = Net()\nfor b in data:\n  net(b)") == {"model", "torch"}
+    assert signs("net = torch.compile(nn.Linear(2, 2))\nfor b in data:\n  net(b)") == {"model", "torch"}
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for t in threads:\n  t.start()",
+        "for k in log:\n  print(k)",
+        "for k, v in log.items():\n  v.append(1)",
+        "for i in range(9):\n  n += 1",
+        "for i in range(9):\n  model.eval()",
+        "while not stop.is_set():\n  stop.wait(1)",
+        "for p in paths:\n  text = str(p).upper()",
+    ],
+)
+def test_counting_printing_and_starting_threads_shows_no_sign(loop: str) -> None:
+    assert signs(loop) == set()
+
+
+def test_operators_are_ops_where_an_operand_is_a_tensor() -> None:
+    assert signs("for i in range(9):\n  y = x * 2", x=torch.ones(2)) == {"torch"}
+    assert signs("for i in range(9):\n  y = x * 2", x=3) == set()
+    assert signs("x = torch.ones(2)\nfor i in range(9):\n  x = x * 2") == {"torch"}
+    assert signs("for i in range(9):\n  y = p @ q") == {"torch"}
+    assert signs("for v in values:\n  total += v") == {"unknown"}
+
+
+def test_what_cannot_be_looked_up_is_unknown() -> None:
+    assert signs("for b in data:\n  registry['a'](b)") == {"unknown"}
+    assert signs("for b in data:\n  nobody(b)") == {"unknown"}
+
+
+def test_functions_that_call_themselves_or_one_another_end() -> None:
+    assert signs("for b in data:\n  again(b)") == set()
+
+
+def test_nothing_of_the_user_is_run() -> None:
+    class Explosive:
+        def __getattr__(self, name: str) -> object:
+            pytest.fail(f"asked for {name}")
+
+        @property
+        def step(self) -> object:
+            pytest.fail("ran a property")
+
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            pytest.fail("asked for the class")
+
+    assert signs("for b in data:\n  thing.step()\n  thing.other(b)", thing=Explosive()) == {"unknown"}
+
+
+def test_a_loop_over_parts_of_a_model_is_recognized() -> None:
+    for source in (
+        "model.parameters()",
+        "enumerate(net.named_modules())",
+        "opt.param_groups",
+        "a.b.state_dict().items()",
+    ):
+        assert walks_over_a_model(ast.parse(source, mode="eval").body)
+    for source in ("data", "loader", "range(9)", "zip(xs, ys)"):
+        assert not walks_over_a_model(ast.parse(source, mode="eval").body)
