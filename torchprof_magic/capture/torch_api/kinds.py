@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
 from torchprof_magic.system.process.lookups import is_a
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 TENSOR_METHODS = frozenset(name for name in dir(torch.Tensor) if not name.startswith("_"))
 
@@ -21,7 +26,9 @@ def is_model(value: object) -> bool:
 
 def holds_tensor(value: object) -> bool:
     """Return whether a value is a tensor, or a tuple, list or dictionary with one in it."""
-    if type(value) is dict:
-        value = tuple(value.values())
-    items = value if type(value) in (tuple, list) else (value,)
-    return any(map(is_tensor, items))  # type: ignore[arg-type]
+    items: Iterable[object] = (value,)
+    if isinstance(value, dict) and type(value) is dict:
+        items = tuple(value.values())
+    elif isinstance(value, (tuple, list)) and type(value) in (tuple, list):
+        items = value
+    return any(map(is_tensor, items))
