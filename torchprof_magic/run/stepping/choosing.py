@@ -55,6 +55,8 @@ LONG_NS = 1_000_000
 # Of the iterations of a loop around it, an inner loop must take this share for its own to be the steps.
 MOST = 0.8
 ENOUGH_SEEN = 2
+# A loop is no longer watched after so many iterations that were too short to be steps: watching takes microseconds.
+MOST_SEEN = 1000
 
 
 class Choice:
@@ -137,12 +139,12 @@ class Choice:
 
     def _is_step(self, candidate: Candidate) -> bool:
         """Return whether the iterations of a candidate are steps, when one has just ended."""
-        around = self._around(candidate.loop)
-        if candidate.stepped:
-            return True
-        if any(outer.stepped for outer in around):
-            return False
+        around = [outer for outer in self._around(candidate.loop) if outer.length != 1]
+        if candidate.stepped or any(outer.stepped for outer in around):
+            return candidate.stepped
         inside = [one for one in self._candidates.values() if candidate.loop in one.loop.around]
+        if not around and all(one.loop.nest is candidate.loop.nest for one in self._candidates.values()):
+            return True  # there is no other
         if not (candidate.grew or any(one.runs_torch for one in (candidate, *inside))):
             # Ops that need no gradients leave no sign. What is long enough may have run some.
             may = any(one.loop.signs.unknown for one in (candidate, *inside))
@@ -186,7 +188,7 @@ class Candidate:
         self.until_inner_ns = 0
         self.is_inside = self.stepped = self.grew = False
         self._choice = choice
-        self._gets_tensors = False
+        self._gets_tensors = self._is_given_up = False
         self._began_ns = 0
         self._nodes = 0
 
@@ -256,13 +258,14 @@ class Candidate:
         stepper = self._stepper
         if stepper is not None:
             stepper.through()
-        elif self.is_inside:
+        elif self.is_inside and not self._is_given_up:
             self.is_inside = False
             self.iterations += 1
             dur_ns = perf_counter_ns() - self._began_ns
             self.least_ns = min(self.least_ns, dur_ns) if self.iterations > 1 else dur_ns
             self.grew = self._choice.made_nodes() != self._nodes
             self._choice.ended(self)
+            self._is_given_up = self.iterations >= MOST_SEEN and self.least_ns < SHORT_NS
 
     def leave(self) -> None:
         """Leave the loop, also by ``break``."""
@@ -283,6 +286,9 @@ class Candidate:
         self._choice.begun(self.loop)
 
     def _fetched(self, _: None, item: Item) -> Item:
+        if self._is_given_up:
+            self.is_inside = True
+            return item
         stepper = self._stepper
         if stepper is not None:
             stepper.inside()

@@ -129,6 +129,7 @@ def plan_steps(
 
 def _of_loops(loops: Sequence[LoopOfCell], *, takes_any: bool) -> StepPlan | None:
     """Return the plan for one of these loops; ``takes_any``: also if none does anything with torch."""
+    loops = loops if takes_any else [one for one in loops if not _ends_at_once(one.loop)] or loops
     for training in ([one for one in loops if one.signs.steps], [one for one in loops if one.signs.backward]):
         found = next(iter(training), None)  # outer ones come first
         if found is not None:
@@ -145,6 +146,11 @@ def _of_loops(loops: Sequence[LoopOfCell], *, takes_any: bool) -> StepPlan | Non
     around = {id(outer): outer for one in able for outer in one.around}
     candidates = [one for one in loops if one in able or id(one) in around]
     return StepPlan(how="loop", chosen=guess, candidates=tuple(candidates), starts_late=True, is_checked=True)
+
+
+def _ends_at_once(loop: Loop) -> bool:
+    """Return whether the first iteration of a loop is its last one: it takes one item, to try something."""
+    return any(isinstance(statement, ast.Break) for statement in loop.body)
 
 
 def _source(loop: Loop) -> ast.expr:

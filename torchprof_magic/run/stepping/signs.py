@@ -40,6 +40,7 @@ _PLAIN_METHODS = {
     *("endswith", "replace", "lower", "upper", "encode", "decode", "write", "writelines", "flush", "close"),
     *(
         "start",
+        "submit",
         "is_alive",
         "is_set",
         "put",
@@ -69,7 +70,21 @@ _SETTINGS = {
         "named_parameters",
     ),
     *("modules", "named_modules", "children", "buffers", "size", "dim", "numel", "manual_seed", "is_available"),
-    *("set_grad_enabled", "set_num_threads", "synchronize", "get_lr", "get_last_lr", "add_scalar", "add_scalars"),
+    *(
+        "set_grad_enabled",
+        "set_num_threads",
+        "synchronize",
+        "save",
+        "load",
+        "to",
+        "cpu",
+        "cuda",
+        "numpy",
+        "tensor",
+        "from_numpy",
+        "as_tensor",
+    ),
+    *("item", "tolist", "get_lr", "get_last_lr", "add_scalar", "add_scalars"),
 }
 _OP_METHODS = TENSOR_METHODS - _PLAIN_METHODS - _SETTINGS
 _OWN_METHODS = {name for kind in (list, dict, str, set, float, int, bytes) for name in dir(kind)}
@@ -129,7 +144,11 @@ class Names:
     def _add_made(self, tree: ast.Module) -> None:
         """Add the names that the cell assigns from calls such as ``torch.optim.AdamW(...)`` or ``nn.Linear(...)``."""
         modules = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and _is_module_class(node)}
-        for node in ast.walk(tree):
+        for node in ast.walk(tree):  # outer loops come first
+            if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+                values = _value_of(node.iter, self.values)
+                if dotted(node.iter) in self.tensors or is_tensor(values) or _begins_with_tensor(values):
+                    self.tensors.add(node.target.id)
             if not isinstance(node, ast.Assign):
                 continue
             names = {dotted(target) for target in node.targets} - {""}
@@ -190,15 +209,9 @@ class Reader:
             return Signs(torch=True)
         if isinstance(node, ast.AugAssign) and isinstance(right, ast.Constant):
             return Signs(torch=dotted(left) in self._names.tensors or is_tensor(_value_of(left, values)))
-        known = [_value_of(one, values) for one in (left, right)]
-        is_count = isinstance(node.op, (ast.Add, ast.Sub)) and any(
-            isinstance(one, ast.Constant) for one in (left, right)
-        )
-        if any(dotted(one) in self._names.tensors for one in (left, right)) or any(map(is_tensor, known)):
-            return Signs(torch=True)
-        names = (isinstance(one, (ast.Name, ast.Attribute)) for one in (left, right))
+        operands = (left, right)
         return Signs(
-            unknown=not is_count and any(is_name and one is _UNKNOWN for is_name, one in zip(names, known, strict=True))
+            torch=any(dotted(one) in self._names.tensors or is_tensor(_value_of(one, values)) for one in operands)
         )
 
     def _of_source(self, source: ast.expr, values: Mapping[str, object], depth: int) -> Signs:
@@ -462,6 +475,10 @@ def _made_by(value: ast.expr) -> Iterator[ast.Call]:
             value = value.args[0]
         else:
             return
+
+
+def _begins_with_tensor(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and type(value) in (list, tuple) and bool(value) and is_tensor(value[0])
 
 
 def _has_part(name: str, *parts: str) -> bool:

@@ -112,6 +112,30 @@ def test_a_loop_that_is_left_by_break_is_not_taken_for_a_running_one(run: Callab
     assert session.notes == ["line 1"]
 
 
+def test_where_all_loops_are_one_nest_the_outermost_makes_the_steps_if_nothing_shows(
+    run: Callable[..., FakeSession],
+) -> None:
+    session = run("for i in range(5):\n  for k in log: go['rest'](0.01)")
+    assert session.notes == ["line 1"]
+    assert session.calls == ["start 5 after 1", *["step"] * 4, "finish"]
+    assert run("for e in range(1):\n  for i in range(5): go['rest'](0.01)").notes == ["line 2"]
+
+
+def test_a_loop_of_many_short_iterations_is_no_longer_watched(
+    run: Callable[..., FakeSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(FakeSession, "made_nodes", lambda session: asked.append(1) or session.nodes)
+    session = run("for i in range(5000): go['rest'](0.001)\nfor i in range(4): go['work'](2)")
+    assert session.notes == ["line 2"]
+    assert len(asked) < 2100
+
+
+def test_a_loop_that_ends_in_its_first_iteration_makes_no_steps(run: Callable[..., FakeSession]) -> None:
+    session = run("for i in range(5):\n  go['work'](2)\n  break\nfor i in range(3): go['work'](2)")
+    assert session.calls == ["start 3", *["step"] * 3, "finish"]
+
+
 def test_without_any_sign_nothing_is_recorded_and_that_is_said(run: Callable[..., FakeSession]) -> None:
     session = run("for k in log: go['rest'](0.01)\nfor k in log: go['rest'](0.01)")
     assert session.calls == []

@@ -140,6 +140,9 @@ def test_a_model_and_an_optimizer_that_the_cell_makes_are_known_by_what_makes_th
         "for k in log:\n  print(k)",
         "for k, v in log.items():\n  v.append(1)",
         "for i in range(9):\n  n += 1",
+        "for i in range(9):\n  total = total + i * k",
+        "for b in data:\n  futures.append(pool.submit(infer, b))",
+        "for b in data:\n  torch.save(b, path)",
         "for i in range(9):\n  model.eval()",
         "while not stop.is_set():\n  stop.wait(1)",
         "for p in paths:\n  text = str(p).upper()",
@@ -154,7 +157,9 @@ def test_operators_are_ops_where_an_operand_is_a_tensor() -> None:
     assert signs("for i in range(9):\n  y = x * 2", x=3) == set()
     assert signs("x = torch.ones(2)\nfor i in range(9):\n  x = x * 2") == {"torch"}
     assert signs("for i in range(9):\n  y = p @ q") == {"torch"}
-    assert signs("for v in values:\n  total += v") == {"unknown"}
+    assert signs("for v in values:\n  total += v") == set()
+    assert signs("for b in data:\n  for v in b:\n    pass\nfor row in x:\n  y = row * 2", x=torch.ones(2)) == {"torch"}
+    assert signs("for b in data:\n  y = b * 2", data=[torch.ones(2)]) == {"torch"}
 
 
 def test_what_cannot_be_looked_up_is_unknown() -> None:
