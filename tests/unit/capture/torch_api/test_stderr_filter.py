@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 from typing import TYPE_CHECKING
@@ -77,6 +78,7 @@ def test_without_a_free_descriptor_every_line_passes_and_descriptor_2_stays(
     filter_: StderrFilter, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    gc.collect()  # what earlier tests left open must not be closed, and its descriptor be free, in between
     last = os.open(os.devnull, os.O_RDONLY)
     os.close(last)
     resource.setrlimit(resource.RLIMIT_NOFILE, (last, before[1]))
