@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def count_overlaps(events: pl.DataFrame, steps: pl.DataFrame) -> int:
-    """Return how many events overlap another one, without steps, and those in which one begins or ends.
+    """Return how many events overlap another one, not counting steps nor events in which a step begins or ends.
 
-    A step may end inside a range of torch, as when the hook of an optimizer ends it; that is how it was meant.
+    A step may end inside a range of torch, as where the hook of an optimizer ends it.
     """
     torn = events.filter("overlaps")
     if torn.height == 0:

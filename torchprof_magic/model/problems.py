@@ -54,13 +54,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.no_step_seen": Kind(
         "data_loss",
-        "Nothing was recorded: no iteration of a loop of the cell was seen to run ops of torch after the first one.",
+        "Nothing was recorded, because no loop of the cell was seen to run torch operations.",
         "Choose the loop with --step line:N, or record the whole cell with --step cell.",
         "Several loops may have been meant, and the first iterations of none showed that it makes the steps.",
     ),
     "capture.optimizer_elsewhere": Kind(
         "warning",
-        "An optimizer made {steps} outside of the loop on line {line}, whose iterations are the steps{where}.",
+        "The loop on line {line} was recorded, but outside of it an optimizer made {steps}{where}.",
         "Choose the loop that trains with --step line:N, or end a step with each call of optimizer.step() with --step "
         "optimizer.",
         "A loop was recorded in which no optimizer stepped, and one stepped elsewhere in the cell.",

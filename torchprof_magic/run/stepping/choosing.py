@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torchprof_magic.capture import holds_tensor
 from torchprof_magic.model.units import counted
 from torchprof_magic.run.stepping.plan import loops_around
-from torchprof_magic.run.stepping.stepper import Around, AsyncStepped, AsyncUnusable, Ends, Stepper, Unusable
-from torchprof_magic.system.process.lookups import special
+from torchprof_magic.run.stepping.stepper import Around, Ends, Stepper, opener, stepping_iterator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -220,15 +219,12 @@ class Candidate:
         """Enter an ``async for`` loop, and return what the cell calls to get the iterator for ``async_steps``."""
         __tracebackhide__ = True
         self._enter(self._choice.count(iterable))
-        found: Callable[[], object] | None = special(iterable, "__aiter__")
-        return (lambda: Unusable(iterable)) if found is None else found
+        return opener(iterable)
 
     def async_steps(self, iterator: object) -> object:
         """Iterate and step as ``Stepper.async_steps``."""
         __tracebackhide__ = True
-        if type(iterator) is Unusable:
-            return iterator.value
-        return AsyncUnusable(iterator) if special(iterator, "__anext__") is None else AsyncStepped(iterator, self)
+        return stepping_iterator(iterator, self)
 
     def inside(self) -> None:
         """Note that an item was fetched."""

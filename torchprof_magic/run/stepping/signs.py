@@ -28,65 +28,33 @@ DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 OPTIMIZER_WORDS = ("opt", "adam", "sgd", "scaler")
 # Schedulers have a step() too, once per epoch, and are made by calls such as torch.optim.lr_scheduler.StepLR.
 SCHEDULER_WORD = "sched"
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # What is walked over with these is the model, not data.
-_PARTS_OF_MODELS = {
-    *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules"),
-    *("children", "named_children", "state_dict", "param_groups"),
-}
-# Methods of containers, texts, files, threads and processes, whatever they are called of.
-_PLAIN_METHODS = {
-    *("append", "extend", "insert", "pop", "remove", "clear", "copy", "index", "count", "reverse", "add", "discard"),
-    *("update", "keys", "values", "items", "get", "setdefault", "format", "join", "split", "strip", "startswith"),
-    *("endswith", "replace", "lower", "upper", "encode", "decode", "write", "writelines", "flush", "close"),
-    *(
-        "start",
-        "submit",
-        "is_alive",
-        "is_set",
-        "put",
-        "put_nowait",
-        "task_done",
-        "terminate",
-        "kill",
-        "set",
-        "wait",
-        "release",
-        "acquire",
-    ),
-    *("set_description", "set_postfix", "info", "debug", "warning", "log", "train", "eval", "requires_grad_"),
-}
+_PARTS_OF_MODELS = _words(
+    "parameters named_parameters buffers named_buffers modules named_modules children named_children state_dict "
+    "param_groups"
+)
+# Methods of containers, texts, files, threads, progress bars and models, whatever they are called of.
+_PLAIN_METHODS = _words(
+    "append extend insert pop remove clear copy index count reverse add discard update keys values items get setdefault "
+    "format join split strip startswith endswith replace lower upper encode decode write writelines flush close "
+    "start submit is_alive is_set put put_nowait task_done terminate kill set wait release acquire "
+    "set_description set_postfix info debug warning log train eval requires_grad_"
+)
 # These call the function that they are given, in the same thread or waiting for others.
-_CALLING = {"map", "filter", "partial", "reduce", "starmap", "imap", "imap_unordered", "sorted", "apply"}
-# Functions of torch that run no op worth a step.
-_SETTINGS = {
-    *(
-        "train",
-        "eval",
-        "requires_grad_",
-        "zero_grad",
-        "state_dict",
-        "load_state_dict",
-        "parameters",
-        "named_parameters",
-    ),
-    *("modules", "named_modules", "children", "buffers", "size", "dim", "numel", "manual_seed", "is_available"),
-    *(
-        "set_grad_enabled",
-        "set_num_threads",
-        "synchronize",
-        "save",
-        "load",
-        "to",
-        "cpu",
-        "cuda",
-        "numpy",
-        "tensor",
-        "from_numpy",
-        "as_tensor",
-    ),
-    *("item", "tolist", "get_lr", "get_last_lr", "add_scalar", "add_scalars"),
-}
-_OP_METHODS = TENSOR_METHODS - _PLAIN_METHODS - _SETTINGS
+_CALLING = _words("map filter partial reduce starmap imap imap_unordered sorted apply")
+# Functions and methods of torch that set something, or move, save or load values: no work that makes a step.
+_NO_OPS = _words(
+    "train eval requires_grad_ zero_grad state_dict load_state_dict parameters named_parameters modules named_modules "
+    "children buffers size dim numel manual_seed is_available set_grad_enabled set_num_threads synchronize save load "
+    "to cpu cuda numpy tensor from_numpy as_tensor item tolist get_lr get_last_lr add_scalar add_scalars"
+)
+_OP_METHODS = TENSOR_METHODS - _PLAIN_METHODS - _NO_OPS
 _OWN_METHODS = {name for kind in (list, dict, str, set, float, int, bytes) for name in dir(kind)}
 _MOST_DEEP = 5
 _MOST_FUNCTIONS = 100
@@ -207,12 +175,8 @@ class Reader:
         left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
         if isinstance(node.op, ast.MatMult):
             return Signs(torch=True)
-        if isinstance(node, ast.AugAssign) and isinstance(right, ast.Constant):
-            return Signs(torch=dotted(left) in self._names.tensors or is_tensor(_value_of(left, values)))
-        operands = (left, right)
-        return Signs(
-            torch=any(dotted(one) in self._names.tensors or is_tensor(_value_of(one, values)) for one in operands)
-        )
+        tensors = (dotted(one) in self._names.tensors or is_tensor(_value_of(one, values)) for one in (left, right))
+        return Signs(torch=any(tensors))
 
     def _of_source(self, source: ast.expr, values: Mapping[str, object], depth: int) -> Signs:
         """Return what an iteration of ``source`` trains: a generator may do all the work.
@@ -242,7 +206,7 @@ class Reader:
 
     def _of_call(self, call: ast.Call, values: Mapping[str, object], depth: int) -> Signs:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if is_optimizer_step(call, self._names.optimizers, values):
+        if _is_optimizer_step(call, self._names.optimizers, values):
             return Signs(steps=True, torch=True)
         if name == "backward":
             return Signs(backward=True, torch=True)
@@ -328,7 +292,7 @@ class Reader:
         """Return what a function of a library does: what it decorates or compiles is in its closure."""
         wrapped = [one for one in (*inner, attributes_of(function).get("__wrapped__")) if _is_users(one)]
         found = Signs() if _is_torchs(str(function.__module__)) else _by_names(function.__code__)
-        found.torch |= _is_torchs(str(function.__module__)) and not wrapped and function.__name__ not in _SETTINGS
+        found.torch |= _is_torchs(str(function.__module__)) and not wrapped and function.__name__ not in _NO_OPS
         for one in wrapped:
             found.add(self._of_value(one, depth))
         return found
@@ -358,7 +322,7 @@ def _of_known_kind(value: Any) -> Signs | None:
     if type(value) is BuiltinFunctionType:
         owner = value.__self__
         is_torchs = _is_torchs(str(value.__module__)) or is_tensor(owner) or _is_torchs(module_of(type(owner)))
-        return Signs(torch=is_torchs and value.__name__ not in _SETTINGS)
+        return Signs(torch=is_torchs and value.__name__ not in _NO_OPS)
     if is_a(value, type):
         return Signs()  # it makes an object: a module, a dataset, a context
     return Signs(torch=True) if _is_torchs(module_of(type(value))) else None
@@ -373,7 +337,7 @@ _LIBRARIES = (sysconfig.get_path("stdlib"), "<frozen")
 _BUILTINS = frozenset(dir(__builtins__) if isinstance(__builtins__, ModuleType) else __builtins__)
 
 
-def is_optimizer_step(call: ast.Call, made_here: set[str], values: Mapping[str, object]) -> bool:
+def _is_optimizer_step(call: ast.Call, made_here: set[str], values: Mapping[str, object]) -> bool:
     """Return whether a call is that of an optimizer's ``step()``; ``made_here`` names those that the cell makes."""
     if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
         return False

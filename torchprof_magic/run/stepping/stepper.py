@@ -49,9 +49,8 @@ class Stepper:
     """The object that an instrumented loop calls. A step is one run of the loop body and the fetching of the next item.
 
     ``marks`` notes the times of the loop's header, at ``line``. ``outer`` are the loops around this one, which run it
-    again. A step that ends with ``break`` is listed as
-    incomplete, because a break at the end of the body cannot be distinguished from one at its beginning. ``continue``
-    and the loop's ``else`` work as usual.
+    again. A step that ends with ``break`` is listed as incomplete, because a break at the end of the body cannot be
+    distinguished from one at its beginning. ``continue`` and the loop's ``else`` work as usual.
     """
 
     def __init__(
@@ -87,15 +86,12 @@ class Stepper:
         """Enter an ``async for`` loop, and return what the cell calls to get the iterator for ``async_steps``."""
         __tracebackhide__ = True
         self.enter(self._session.count(iterable))
-        found: Callable[[], object] | None = special(iterable, "__aiter__")
-        return (lambda: Unusable(iterable)) if found is None else found
+        return opener(iterable)
 
     def async_steps(self, iterator: object) -> object:
         """Iterate and step as ``steps`` does, for ``async for``; its body calls ``inside`` first."""
         __tracebackhide__ = True
-        if type(iterator) is Unusable:  # not isinstance, which asks a property of the user's class
-            return iterator.value  # Python raises the right error for it
-        return AsyncUnusable(iterator) if special(iterator, "__anext__") is None else AsyncStepped(iterator, self)
+        return stepping_iterator(iterator, self)
 
     @property
     def is_inside(self) -> bool:
@@ -155,6 +151,19 @@ class Stepper:
         """Leave the outermost loop: no more steps follow, so the recording ends here."""
         __tracebackhide__ = True
         self._session.finish(is_between=not self._is_inside)
+
+
+def opener(iterable: object) -> Callable[[], object]:
+    """Return what ``async for`` calls to get the iterator of an object."""
+    found: Callable[[], object] | None = special(iterable, "__aiter__")
+    return (lambda: Unusable(iterable)) if found is None else found
+
+
+def stepping_iterator(iterator: object, stepper: Stepping) -> object:
+    """Return an asynchronous iterator that tells ``stepper`` when it is asked for its next item."""
+    if type(iterator) is Unusable:  # not isinstance, which asks a property of the user's class
+        return iterator.value  # Python raises the right error for it
+    return AsyncUnusable(iterator) if special(iterator, "__anext__") is None else AsyncStepped(iterator, stepper)
 
 
 class Around:
