@@ -69,6 +69,7 @@ def run_in_foreground(command: list[str], limit_s: float) -> int:
                 with suppress(psutil.NoSuchProcess):
                     each.send_signal(ending)
             psutil.wait_procs(processes, timeout=_TO_WRITE_S)
+        running.wait()
         return 1
 
 

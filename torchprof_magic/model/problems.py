@@ -67,9 +67,10 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.tiny_steps": Kind(
         "info",
-        "A step lasts {length}, which is less than recording it takes, so its times are mostly those of the recording.",
+        "A step lasts {length} without the profiler, which is less than recording one takes: the times of the recorded "
+        "steps are mostly those of the profiler.",
         "Choose a loop around this one with --step line:N, or record the whole cell with --step cell.",
-        "Half of the recorded steps are shorter than a few of the profiler's own calls.",
+        "The median of the steps that ran without the profiler is below 10 µs.",
     ),
     "capture.nothing_recorded": Kind(
         "data_loss", _NO_STEP, _MORE_STEPS, "The run ended before the schedule reached its first recorded step."

@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import Schedule, resolve_schedule
-from torchprof_magic.capture.schedule import FunctionSchedule, resolve_two_passes
+from torchprof_magic.capture.schedule import FunctionSchedule, may_begin_late, resolve_two_passes
 from torchprof_magic.options import EVERY_STEP, ScheduleOptions
 
 
@@ -104,6 +104,43 @@ def test_defaults_of_missing_flags_fit_the_given_ones(
 ) -> None:
     schedule = resolve_schedule(ScheduleOptions(**asked), how="loop", length=length)
     assert (schedule.wait, schedule.warmup, schedule.active, schedule.repeat) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "length", "done", "recorded_steps"),
+    [
+        ({}, None, 1, [2, 3, 4]),
+        ({}, 8, 1, [2, 3, 4]),
+        ({}, 8, 2, [3, 4, 5]),
+        ({}, 4, 1, [2, 3]),
+        ({}, 3, 1, [2]),
+        ({}, 2, 1, [1]),
+        ({"wait": 1, "warmup": 1, "active": 2, "repeat": 1}, 9, 1, [2, 3]),
+        ({"wait": 1, "warmup": 1, "active": 2, "repeat": 1}, 9, 3, [4, 5]),
+        ({"skip_first": 4, "active": 1, "warmup": 0, "repeat": 1}, 9, 3, [4]),
+    ],
+)
+def test_steps_that_are_over_when_the_schedule_begins_are_idle_ones(
+    asked: dict[str, int], length: int | None, done: int, recorded_steps: list[int]
+) -> None:
+    schedule = resolve_schedule(ScheduleOptions(**asked), how="loop", length=length, done=done)
+    assert [step for step in range(12) if schedule.action(step).is_recording] == recorded_steps
+    assert not any(schedule.action(step).value for step in range(done))
+
+
+@pytest.mark.parametrize(("length", "done", "steps"), [(None, 1, 6), (10, 1, 6), (8, 1, 4), (5, 1, 2), (11, 2, 6)])
+def test_two_passes_may_begin_late(length: int | None, done: int, steps: int) -> None:
+    schedule = resolve_two_passes(ScheduleOptions(), how="loop", length=length, done=done)
+    assert schedule is not None
+    assert not any(schedule.action(step).value for step in range(done))
+    assert sum(schedule.action(step).is_recording for step in range(length or 20)) == steps
+
+
+def test_a_schedule_may_begin_late_if_its_first_step_is_idle() -> None:
+    late = ({}, {"wait": 1, "active": 2}, {"skip_first": 1, "active": 2})
+    assert all(may_begin_late(ScheduleOptions(**asked)) for asked in late)
+    for asked in ({"wait": 0}, {"active": 2}, {"wait": 1, "skip_first_wait": True}):
+        assert not may_begin_late(ScheduleOptions(**asked))
 
 
 def documented() -> list[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from typing import TYPE_CHECKING
 
@@ -127,6 +128,19 @@ def test_a_run_that_another_profiler_ended_does_not_advise_more_steps(make_sessi
         session.step()
     taken, partial = session.stop().problems
     assert (taken.code, partial.code, partial.fix) == ("capture.taken_over", "capture.partial", "")
+
+
+def test_steps_of_microseconds_are_told_and_longer_ones_are_not(make_session: Make) -> None:
+    def told(rest_s: float) -> list[str]:
+        session = make_session(schedule=(4, 0, 1, 1))
+        session.start()
+        for _ in range(9):
+            time.sleep(rest_s) if rest_s else None
+            session.step()
+        return [code for code in codes(session.stop()) if code == "capture.tiny_steps"]
+
+    assert told(0) == ["capture.tiny_steps"]
+    assert told(0.001) == []
 
 
 def test_an_exception_before_the_first_recorded_step_says_how_to_record_it(make_session: Make) -> None:

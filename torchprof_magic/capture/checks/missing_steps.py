@@ -24,8 +24,9 @@ _REASONS = (
     "capture.reclaimed",
     "capture.no_step_seen",
 )
-# A step costs the profiler a few calls of about a microsecond, and an op in it costs some more.
-TINY_NS = 20_000
+# Recording a step costs more than this, so it is measured by the steps that ran without the profiler.
+TINY_NS = 10_000
+LEAST_PLAIN = 3
 _PLACES = {"wait": "during the wait", "warmup": "during the warm-up", "active": "while recording"}
 
 
@@ -41,8 +42,9 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
     total = schedule.least if schedule.total is None else schedule.total
     place = _PLACES.get(recorder.phase, "early")
     seen = counted(recorder.step, "step") if total is None else f"{recorder.step} of {counted(total, 'step')}"
-    lengths = sorted(mark.step_ns for mark in steps)
-    if steps and (length := lengths[len(steps) // 2]) < TINY_NS:
+    plain = sorted(recorder.plain_step_ns)
+    length = plain[len(plain) // 2] if len(plain) >= LEAST_PLAIN else TINY_NS
+    if steps and length < TINY_NS and not problems.has(*_REASONS):
         problems.note("capture.tiny_steps", length=format_ns(length))
     if not steps:
         if not problems.has_loss:  # otherwise a better reason is known

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
 from torchprof_magic.system.process.lookups import is_a
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 TENSOR_METHODS = frozenset(name for name in dir(torch.Tensor) if not name.startswith("_"))
 
@@ -24,11 +21,10 @@ def is_model(value: object) -> bool:
     return is_a(value, torch.nn.Module) or (is_a(value, type) and issubclass(value, torch.nn.Module))
 
 
-def holds_tensor(value: object) -> bool:
+def holds_tensor(value: Any) -> bool:
     """Return whether a value is a tensor, or a tuple, list or dictionary with one in it."""
-    items: Iterable[object] = (value,)
-    if isinstance(value, dict) and type(value) is dict:
-        items = tuple(value.values())
-    elif isinstance(value, (tuple, list)) and type(value) in (tuple, list):
-        items = value
+    # By ``type``: ``isinstance`` asks a property of the user's class, and a subclass may iterate in its own way.
+    items: Any = value if type(value) in (tuple, list) else (value,)
+    if type(value) is dict:
+        items = value.values()
     return any(map(is_tensor, items))

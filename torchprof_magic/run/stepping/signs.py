@@ -41,9 +41,9 @@ _PARTS_OF_MODELS = _words(
 )
 # Methods of containers, texts, files, threads, progress bars and models, whatever they are called of.
 _PLAIN_METHODS = _words(
-    "append extend insert pop remove clear copy index count reverse add discard update keys values items get setdefault "
-    "format join split strip startswith endswith replace lower upper encode decode write writelines flush close "
-    "start submit is_alive is_set put put_nowait task_done terminate kill set wait release acquire "
+    "append extend insert pop remove clear copy index count reverse add discard update keys values items get "
+    "setdefault format join split strip startswith endswith replace lower upper encode decode write writelines flush "
+    "close start submit is_alive is_set put put_nowait task_done terminate kill set wait release acquire "
     "set_description set_postfix info debug warning log train eval requires_grad_"
 )
 # These call the function that they are given, in the same thread or waiting for others.
@@ -129,7 +129,7 @@ class Names:
                     self.optimizers |= names if SCHEDULER_WORD not in maker.lower() else set()
                 elif maker in modules or is_model(kind) or _has_part(maker, "nn", "models", "compile"):
                     self.models |= names
-                elif _is_torchs(str(getattr(kind, "__module__", ""))) or _has_part(maker, "torch"):
+                elif _is_torchs(_module_of_callable(kind)) or _has_part(maker, "torch"):
                     self.tensors |= names
 
 
@@ -175,8 +175,16 @@ class Reader:
         left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
         if isinstance(node.op, ast.MatMult):
             return Signs(torch=True)
-        tensors = (dotted(one) in self._names.tensors or is_tensor(_value_of(one, values)) for one in (left, right))
-        return Signs(torch=any(tensors))
+        return Signs(torch=any(self._is_tensor(one, values) for one in (left, right)))
+
+    def _is_tensor(self, operand: ast.expr, values: Mapping[str, object]) -> bool:
+        """Return whether an operand is a tensor, a part of one, or an element of a list of them."""
+        is_part = isinstance(operand, ast.Subscript)
+        while isinstance(operand, ast.Subscript):
+            operand = operand.value
+        value = _value_of(operand, values)
+        is_listed = is_part and _begins_with_tensor(value)
+        return dotted(operand) in self._names.tensors or is_tensor(value) or is_listed
 
     def _of_source(self, source: ast.expr, values: Mapping[str, object], depth: int) -> Signs:
         """Return what an iteration of ``source`` trains: a generator may do all the work.
@@ -441,8 +449,8 @@ def _made_by(value: ast.expr) -> Iterator[ast.Call]:
             return
 
 
-def _begins_with_tensor(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and type(value) in (list, tuple) and bool(value) and is_tensor(value[0])
+def _begins_with_tensor(value: Any) -> bool:
+    return type(value) in (list, tuple) and len(value) > 0 and is_tensor(value[0])
 
 
 def _has_part(name: str, *parts: str) -> bool:
@@ -460,6 +468,13 @@ def _has(value: object, name: str) -> bool:
 
 def _is_torchs(module: str) -> bool:
     return module.partition(".")[0] in ("torch", "torchvision", "torchaudio")
+
+
+def _module_of_callable(value: Any) -> str:
+    """Return the module of a function or a class; empty for other values, which may answer by themselves."""
+    if type(value) in (FunctionType, BuiltinFunctionType):
+        return str(value.__module__)
+    return module_of(value) if is_a(value, type) else ""
 
 
 def _is_users(value: object) -> bool:

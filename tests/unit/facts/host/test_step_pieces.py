@@ -66,6 +66,18 @@ def test_only_what_the_iterator_does_is_data(shell: InteractiveShell, body: str)
     assert ready.steps["data_ns"].sum() < 0.5 * ready.steps["dur_ns"].sum()
 
 
+def test_an_iterator_that_trains_does_not_load_data(shell: InteractiveShell) -> None:
+    shell.run_cell(
+        "model = torch.nn.Linear(8, 8)\nopt = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "def training():\n    for _ in range(8):\n        model(torch.ones(4, 8)).sum().backward(); opt.step()\n"
+        "        yield 1"
+    )
+    shell.run_cell("%%torchprof -q\nfor loss in training():\n    pass")
+    assert tp.last.trace.meta.stepping.line == 2
+    assert tp.last.steps["data_ns"].to_list() == [0, 0, 0]
+    assert tp.last.verdict.kind != "data"
+
+
 def test_a_while_loop_fetches_nothing_that_is_measured(shell: InteractiveShell) -> None:
     shell.run_cell("%%torchprof -q\nleft = 8\nwhile left: train(torch.ones(8, 8)); left -= 1")
     assert {mark.fetch_ns for mark in tp.last.trace.meta.recorded_steps} == {None}

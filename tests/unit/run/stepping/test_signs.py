@@ -157,6 +157,9 @@ def test_operators_are_ops_where_an_operand_is_a_tensor() -> None:
     assert signs("for i in range(9):\n  y = x * 2", x=3) == set()
     assert signs("x = torch.ones(2)\nfor i in range(9):\n  x = x * 2") == {"torch"}
     assert signs("for i in range(9):\n  y = p @ q") == {"torch"}
+    assert signs("for i in range(9):\n  y = x[0] * 2", x=torch.ones(2)) == {"torch"}
+    assert signs("for i in range(9):\n  y = xs[0] * 2", xs=[torch.ones(2)]) == {"torch"}
+    assert signs("for i in range(9):\n  y = xs[0] * 2", xs=[3]) == set()
     assert signs("for v in values:\n  total += v") == set()
     assert signs("for b in data:\n  for v in b:\n    pass\nfor row in x:\n  y = row * 2", x=torch.ones(2)) == {"torch"}
     assert signs("for b in data:\n  y = b * 2", data=[torch.ones(2)]) == {"torch"}
@@ -184,7 +187,9 @@ def test_nothing_of_the_user_is_run() -> None:
         def __class__(self) -> type:  # type: ignore[override]
             pytest.fail("asked for the class")
 
-    assert signs("for b in data:\n  thing.step()\n  thing.other(b)", thing=Explosive()) == {"unknown"}
+    made = "x = thing(1)\ny = thing\n"
+    loop = "for b in data:\n  thing.step()\n  thing.other(b)\n  x = thing + b"
+    assert signs(made + loop, thing=Explosive()) == {"unknown"}
 
 
 def test_a_loop_over_parts_of_a_model_is_recognized() -> None:
