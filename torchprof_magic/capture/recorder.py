@@ -217,6 +217,7 @@ class Recorder:
 
     def note_plain(self) -> None:
         """Time per step after the last cycle, which runs without the profiler."""
+        self.free_events()  # the loop goes on, perhaps for hours
         now_ns = perf_counter_ns()
         self._add_plain(now_ns)
         self._step_start_ns = now_ns
@@ -263,6 +264,10 @@ class Recorder:
         """Write every finished cycle to disk; a failure becomes a problem and does not affect the others."""
         self._finished.save(guard)
         self._budget.file_bytes = self._finished.file_bytes
+
+    def free_events(self) -> None:
+        """Free torch's events of the last saved cycle."""
+        self._finished.free()
 
     def pause(self, pause: Pause) -> None:
         """Stop recording some activities until ``resume``, now or in the cycles that begin before that.
@@ -377,7 +382,9 @@ class Recorder:
             self.save_finished(guard)
         if self.schedule.is_over(self.step):
             self.is_over = True
-        elif self._parts.ask(LIMITS, self._budget.is_disk_full, default=False):
+            return
+        self.free_events()  # the cell goes on for many steps
+        if self._parts.ask(LIMITS, self._budget.is_disk_full, default=False):
             self._is_full = True
             self._parts.run(LIMITS, self._budget.note_files, self.step - 1)
             self._close()

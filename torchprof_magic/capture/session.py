@@ -389,6 +389,11 @@ class CaptureSession:
         self.parts.undo(INTERRUPTS, self.guard.uninstall)  # last: until here an interrupt would lose the recording
         self.guard.raise_pending()
 
+    def free_events(self) -> None:
+        """Free torch's events of the last cycle, which is on disk; otherwise they go with this session."""
+        if self._recorder is not None:
+            self._recorder.free_events()
+
     def let_interrupts_in(self) -> None:
         """Raise an interrupt that had to wait; every method that the user's code calls ends with this."""
         __tracebackhide__ = True

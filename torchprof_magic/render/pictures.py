@@ -62,7 +62,7 @@ def flame_picture(shape: Shape) -> bytes:
         if width > LABEL_RATIO:
             text = short_label(name, int(width * _CHARS_PER_PICTURE))
             canvas.text(x + 3, y + BOX_PX / 2 - 1, text, look=_CODE._replace(colour=ink_on(colour)))
-    return canvas.to_png(is_small=True)
+    return canvas.to_png()
 
 
 def steps_picture(shape: Shape, title: str) -> bytes:
@@ -109,7 +109,7 @@ def memory_picture(shape: Shape) -> bytes:
         top += plot.height_px
     if rest:
         canvas.text(WIDTH_PX - MARGIN_PX, top + LINE_PX / 2, f"{rest} more devices are not shown.", place="rm")
-    return canvas.to_png(is_small=True)
+    return canvas.to_png()
 
 
 class _MemoryPlot:

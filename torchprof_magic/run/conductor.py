@@ -109,11 +109,13 @@ class Run:
         labels: Callable[[], tuple[tuple[str, str], ...]] = tuple,
         stepping: Stepping | None = None,
         is_awaiting: bool = False,
+        later: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         """Make the report; call this in ``finally``, after the session has stopped.
 
         ``assign`` is called with the report as soon as it is made, ``show`` to show it. ``labels`` returns the file
         names and labels of the notebook's cells. ``stepping`` replaces the planned stepping, if the real one differs.
+        ``later`` is called with what can wait until nobody does.
         Errors become a message and ``failure``; the user's own exception is not affected. Only an interrupt is raised
         here, and only if no other exception is being raised.
         """
@@ -146,6 +148,8 @@ class Run:
         finally:
             if has_exception:
                 session.guard.drop_pending()
+            if later is not None:
+                later(session.free_events)
             self._release(session)
 
     def _release(self, session: CaptureSession) -> None:

@@ -62,16 +62,18 @@ def test_a_canvas_without_ground_is_transparent_and_text_on_it_has_one_color() -
     canvas = Canvas(100, 20)
     canvas.text(5, 10, "Allocated")
     with Image.open(io.BytesIO(canvas.to_png())) as image:
-        pixels = {colour for _, colour in image.getcolors(10_000) or []}
+        pixels = {colour for _, colour in image.convert("RGBA").getcolors(10_000) or []}
     assert {pixel[:3] for pixel in pixels} == {(0x77, 0x7D, 0x84)}
-    assert {0, 255} <= {pixel[3] for pixel in pixels}
+    alphas = [pixel[3] for pixel in pixels]
+    assert min(alphas) == 0
+    assert max(alphas) > 200
 
 
-def test_a_small_image_has_few_colors_and_the_same_size() -> None:
+def test_an_image_has_few_colors_and_its_size() -> None:
     canvas = Canvas(256, 4)
     for x in range(256):
         canvas.box(x, 0, x + 1, 4, f"#{x:02x}{255 - x:02x}80")
-    png = canvas.to_png(is_small=True)
+    png = canvas.to_png()
     assert struct.unpack(">II", png[16:24]) == (256, 4)
     with Image.open(io.BytesIO(png)) as image:
         assert len(image.getcolors(256) or []) <= 64

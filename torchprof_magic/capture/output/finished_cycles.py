@@ -17,6 +17,7 @@ from torchprof_magic.capture.output.export import (
 from torchprof_magic.capture.output.rank_names import name_of_rank, with_ending
 from torchprof_magic.capture.output.validate import has_ops
 from torchprof_magic.capture.recording import Cycle
+from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import StepMark
     from torchprof_magic.options import ProfileOptions
 
+# torch's events stay in memory while a report is made only if a trace so many times as large could be read beside them.
+_FILES_BESIDE_EVENTS = 4
 # The handler is the user's code: an interrupt ends it at once.
 HANDLER_PATIENCE = 0
 
@@ -51,7 +54,12 @@ class Finished:
 
 
 class FinishedCycles:
-    """The recorded cycles of one run; ``cycles`` are those on disk, with ``file_bytes`` in total."""
+    """The recorded cycles of one run; ``cycles`` are those on disk, with ``file_bytes`` in total.
+
+    torch's events of the last saved cycle stay in memory until ``free`` or until the next one is saved, unless memory
+    is short: freeing them takes a fifth of the time in which torch ends and exports a recording, and Python waits for
+    it. So it is done when nobody waits.
+    """
 
     def __init__(
         self,
@@ -70,6 +78,7 @@ class FinishedCycles:
         self._quiet = quiet
         self._fallbacks = fallbacks
         self._earlier: CycleProfile | None = None
+        self._spent: Engine | None = None
 
     @property
     def waiting(self) -> int:
@@ -92,6 +101,7 @@ class FinishedCycles:
     def save(self, guard: InterruptGuard) -> None:
         """Write every waiting cycle to disk; a failure becomes a problem and does not affect the others."""
         while self._waiting:
+            self.free()
             finished = self._waiting.pop(0)
             path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
             with self._quiet.held():
@@ -107,6 +117,12 @@ class FinishedCycles:
                     self._fallbacks.remove_empty()
             if finished.engine.execution_path is not None:
                 self._save_execution_trace(finished, finished.engine.execution_path)
+            if lack_for_reading(_FILES_BESIDE_EVENTS * self.file_bytes) is None:
+                self._spent = finished.engine
+
+    def free(self) -> None:
+        """Free torch's events of the last saved cycle."""
+        self._spent = None
 
     def _save_execution_trace(self, finished: Finished, written: Path) -> None:
         if not finished.steps:

@@ -105,12 +105,12 @@ def _is_allocation(event: Event) -> bool:
     return event.name == ALLOCATION and event.cat == "cpu_instant_event"
 
 
-def _concrete_inputs(events: list[Event], args: list[Args]) -> pl.Series:
+def _concrete_inputs(names: Sequence[object], args: list[Args]) -> pl.Series:
     # Those of all ops would take as much memory as their shapes, and nothing needs them.
-    if frozenset(CONVOLUTIONS).isdisjoint(event.name for event in events):
-        return no_text(len(events))
-    pairs = zip(events, args, strict=True)
-    return raw_text([arg.concrete_inputs if event.name in CONVOLUTIONS else NO_RAW for event, arg in pairs])
+    if CONVOLUTIONS.isdisjoint(names):
+        return no_text(len(names))
+    pairs = zip(names, args, strict=True)
+    return raw_text([arg.concrete_inputs if name in CONVOLUTIONS else NO_RAW for name, arg in pairs])
 
 
 def _collectives(args: list[Args]) -> pl.Series:
@@ -265,7 +265,7 @@ class ColumnBuilder:
         numbers = partial(integers, findings=self._found, names=names)
         columns = {name: read(args, numbers) for name, read in readers.items()}
         if category == "cpu_op":
-            columns["concrete_inputs"] = _concrete_inputs(events, args)
+            columns["concrete_inputs"] = _concrete_inputs(names, args)
             columns["collective"] = _collectives(args)
         return pl.DataFrame(
             {

@@ -16,6 +16,7 @@ from torchprof_magic.capture.output import export
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
+from torchprof_magic.system.process import memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +65,38 @@ def test_torch_releases_a_cycle_as_soon_as_it_is_on_disk(
     recording = session.stop()
     assert alive(cycles) == [False, False]
     assert [cycle.number for cycle in recording.cycles] == [0, 1]
+
+
+def test_what_torch_holds_of_the_last_cycle_stays_while_it_is_read_and_goes_when_the_loop_goes_on(
+    session: CaptureSession, cycles: list[weakref.ref[Any]]
+) -> None:
+    session.start()
+    step(session, 6)
+    assert alive(cycles) == [False, True]
+    step(session, 1)
+    assert alive(cycles) == [False, False]
+    session.stop()
+
+
+def test_what_torch_holds_of_the_last_cycle_is_freed_when_nobody_waits(
+    session: CaptureSession, cycles: list[weakref.ref[Any]]
+) -> None:
+    session.start()
+    step(session, 6)
+    session.stop()
+    assert alive(cycles) == [False, True]
+    session.free_events()
+    assert alive(cycles) == [False, False]
+
+
+def test_torch_releases_every_cycle_at_once_where_memory_is_short(
+    session: CaptureSession, cycles: list[weakref.ref[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda: 0)
+    session.start()
+    step(session, 6)
+    assert alive(cycles) == [False, False]
+    session.stop()
 
 
 @pytest.mark.parametrize("end", [CaptureSession.discard, CaptureSession.reclaim])
