@@ -86,6 +86,21 @@ def test_a_value_that_is_not_an_activity_is_refused(values: object, says: str) -
         activities_of(values)
 
 
+@pytest.mark.parametrize(
+    ("given", "watches"),
+    [
+        ({}, None),
+        ({"record_shapes": True}, None),
+        ({"with_modules": True}, True),
+        ({"with_modules": False}, False),
+        ({"with_modules": False, "with_stack": True}, False),
+    ],
+)
+def test_two_passes_time_modules_as_one_pass_does(given: dict[str, bool], watches: bool | None) -> None:
+    one, two = (profile_options(resolved({**given, "two_pass": is_two})) for is_two in (False, True))
+    assert one.watch_modules is two.watch_modules is watches
+
+
 def test_the_first_of_two_passes_omits_the_details() -> None:
     options = ProfileOptions(
         two_pass=True, record_shapes=True, with_stack=True, sync_events=True, execution_trace="graph.json"

@@ -190,6 +190,20 @@ def test_switches_say_what_the_second_pass_records() -> None:
     ]
 
 
+def test_modules_are_timed_in_the_pass_of_times() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU())
+    with tp.profile(two_pass=True, record_shapes=True) as p:
+        for _ in p.steps(range(10)):
+            model(torch.ones(512, 1024))
+    modules = p.report.modules
+    assert modules.select("class_name", "calls").rows() == [("Sequential", 3), ("Linear", 3), ("ReLU", 3)]
+    # Those of the second pass are not among them: all time is that of the recorded steps.
+    steps_ns = p.report.steps["dur_ns"].sum()
+    whole_ns = modules.filter(pl.col("class_name") == "Sequential")["total_cpu_ns"].sum()
+    assert 0 < whole_ns <= steps_ns
+    assert "capture.modules_not_watched" not in codes(p.report)
+
+
 def test_the_pass_of_times_has_no_details_in_its_file(tmp_path: Path) -> None:
     with tp.profile(two_pass=True, trace_dir=tmp_path, execution_trace=tmp_path / "graph.json") as p:
         for _ in p.steps(range(10)):

@@ -30,13 +30,14 @@ def preset_switches(name: str) -> dict[str, bool]:
     return dict.fromkeys(PRESETS[name], True)
 
 
-def detail_switches(asked: Mapping[str, bool | None], *, all_threads: bool, trace_only: bool) -> dict[str, bool]:
+def detail_switches(asked: Mapping[str, bool | None], *, all_threads: bool, trace_only: bool) -> dict[str, bool | None]:
     """Return the switches of the second of two passes; ``None`` stands for a switch that was not given.
 
-    Without a switch that is on, these are shapes, memory and stacks, except those that were turned off and those that
-    torch cannot combine with ``all_threads`` or ``trace_only``.
+    Without a switch that is on, shapes, memory and stacks are, except those that were turned off and those that torch
+    cannot combine with ``all_threads`` or ``trace_only``. Others stay as they were given: without ``with_modules``,
+    modules are timed if they are few.
     """
     if any(asked.values()):
-        return {name: bool(is_on) for name, is_on in asked.items()}
+        return dict(asked)
     possible = {"record_shapes": True, "profile_memory": not all_threads, "with_stack": not trace_only}
-    return {name: possible.get(name, False) and is_on is None for name, is_on in asked.items()}
+    return {name: True if is_on is None and possible.get(name) else is_on for name, is_on in asked.items()}

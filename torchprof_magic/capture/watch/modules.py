@@ -55,6 +55,7 @@ class ModuleMarks:
     def __init__(self, asked: bool | None, tags: MemoryTags | None = None, *, parts: Parts) -> None:
         self.is_on = False
         self.is_too_dear = False
+        self._is_decided = asked is not None
         self._asked = asked
         self._tags = tags
         self._parts = parts
@@ -89,10 +90,15 @@ class ModuleMarks:
         self._depth.clear()
 
     def end_step(self, dur_ns: int, is_recorded: bool) -> None:
-        """Drop what was noted in a step that is not recorded, and decide from it whether modules are watched at all."""
+        """Drop what was noted in a step that is not recorded.
+
+        It decides whether modules are watched at all, unless those of a cycle are recorded by then: cycles are alike.
+        """
         calls, self._calls_of_step = self._calls_of_step, 0
-        if not is_recorded:
-            if self._asked is None and calls * CALL_NS > MOST_OF_STEP * max(dur_ns, 1):
+        if is_recorded:
+            self._is_decided |= calls > 0
+        else:
+            if not self._is_decided and calls * CALL_NS > MOST_OF_STEP * max(dur_ns, 1):
                 self.is_too_dear, self.is_on = True, False
             del self._kept[self._kept_of_steps :]
         self._kept_of_steps = len(self._kept)

@@ -121,6 +121,17 @@ def test_a_step_with_many_calls_for_its_length_ends_the_watch_unless_it_was_aske
         end()
 
 
+def test_cycles_after_the_first_watch_modules_as_that_one_did() -> None:
+    marks = ModuleMarks(asked=None, parts=Parts())
+    end = marks.watch()
+    marks.switch(is_on=True)
+    for dur_ns, is_recorded in ((10**9, False), (10**9, True), (1, False)):
+        Net()(torch.ones(1, 2))
+        marks.end_step(dur_ns, is_recorded)
+    assert (marks.is_on, marks.is_too_dear) == (True, False)
+    end()
+
+
 class Two(nn.Module):
     def forward(self, x: Any, *, mask: Any) -> Any:
         return {"sum": x + mask, "rest": [x, (mask,)], "n": 3}
