@@ -14,7 +14,7 @@ from torchprof_magic.render.exports import HTML, export_header
 from torchprof_magic.render.header import ReportHeader, SpanHeader, VerdictHeader, as_json, view_header
 from torchprof_magic.render.page import Page, framed, sentence
 from torchprof_magic.render.static_html import card_rows
-from torchprof_magic.render.text import card_lines
+from torchprof_magic.render.text import card_lines, doubt_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,12 +74,12 @@ def machine_of(job: Job) -> str:
 
 def ranks_text(job: Job, verdict: RanksVerdict, cards: Sequence[Card] = ()) -> str:
     """Return the job as one screen of text."""
-    lines = [printable(f"{job.title} — {job_sentence(job)}"), printable(machine_of(job)), "", str(verdict), ""]
+    lines = [printable(f"{job.title} — {job_sentence(job)}"), printable(machine_of(job)), "", verdict.statement]
+    lines += [*doubt_lines(verdict.doubts), ""]
     rows = [_TITLES, *(_row_text(row) for row in _rows(job).iter_rows())]
     lines += ["  ".join(f"{cell:>13}" for cell in row) for row in rows]
     if job.ranks.height > MOST_ROWS:
         lines.append(f"and {job.ranks.height - MOST_ROWS} more ranks")
-    lines += [printable(f"{doubt}") for doubt in verdict.doubts[1:]]
     lines += card_lines(cards)
     return "\n".join([*lines, *(problem_text(problem) for problem in job.problems)])
 

@@ -82,18 +82,23 @@ def text_summary(
     cards: Sequence[Card] = (),
     peak_note: Callable[[str], str] = lambda _device: "",
 ) -> str:
-    """Return the report as one screen of text: verdict, what to change, steps, top ops, memory peaks, problems.
+    """Return the report as one screen of text: verdict, doubts, what to change, steps, ops, memory peaks, problems.
 
     ``peak_note`` says what the peak of a device does not count.
     """
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
-    parts = [printable(title), printable(machine), "", str(verdict)]
+    parts = [printable(title), printable(machine), "", verdict.statement, *doubt_lines(verdict.doubts)]
     parts += card_lines(cards)
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops)
     parts += [_memory_line(mark, peak_note(mark.lane)) for mark in memory_peaks(memory)]
     parts += [_problem_line(problem) for problem in problems]
     return "\n".join(parts)
+
+
+def doubt_lines(doubts: Sequence[str]) -> list[str]:
+    """Return what makes a verdict doubtful, a line each, in the words of the page."""
+    return [printable(f"▲ {doubt}") for doubt in doubts]
 
 
 def saving_words(card: Card) -> str:

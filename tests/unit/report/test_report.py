@@ -143,6 +143,24 @@ def test_the_summary_holds_verdict_steps_ops_and_peak() -> None:
     assert facts["ops"][0]["name"] == "aten::mm"
 
 
+def test_the_summary_has_all_doubts_in_the_words_of_the_page() -> None:
+    # The third step is an outlier, and the others differ: 60, 100, 140 and 100 us, mean 100 and deviation 28.3.
+    starts, lengths = (0, 60, 160, 1_160, 1_300), (60, 100, 1_000, 140, 100)
+    doubtful = Report(
+        make_trace(
+            *(annotation(f"ProfilerStep#{n}", at, us) for n, (at, us) in enumerate(zip(starts, lengths, strict=True))),
+            *(span("aten::mm", at, us) for at, us in zip(starts, lengths, strict=True)),
+        )
+    )
+    shown = json.loads(doubtful._forms.page.header)["verdict"]["doubts"]
+    assert [doubt.split()[0] for doubt in shown] == ["Step", "Steps"]
+    assert shown[1] == "Steps differ by 28.3 % (standard deviation)."
+    lines = doubtful.summary().splitlines()
+    assert [line.removeprefix("▲ ") for line in lines if line.startswith("▲ ")] == shown
+    assert json.loads(doubtful.summary("json"))["verdict"]["doubts"] == shown
+    assert doubtful.summary().count(shown[0]) == 1
+
+
 def test_an_unknown_summary_or_figure_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="'text' or 'json'"):
         report().summary("xml")  # type: ignore[arg-type]

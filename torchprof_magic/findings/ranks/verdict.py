@@ -82,9 +82,13 @@ class RanksVerdict:
         """How sure it is."""
         return ("sure", "likely", "not sure")[min(len(self.doubts), 2)]
 
+    @property
+    def statement(self) -> str:
+        """The title and the evidence, without the doubts, as one line of text."""
+        return printable(f"{self.title}. {''.join(span.text for span in self.text)}")
+
     def __str__(self) -> str:
-        doubt = f" {self.doubts[0]}" if self.doubts else ""
-        return printable(f"{self.title}. {''.join(span.text for span in self.text)}{doubt}")
+        return " ".join((self.statement, *map(printable, self.doubts[:1])))
 
 
 def ranks_verdict(job: Job) -> RanksVerdict:

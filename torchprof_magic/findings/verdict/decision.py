@@ -112,10 +112,13 @@ class Verdict:
         """How sure it is."""
         return ("sure", "likely", "not sure")[2 if self.is_incomplete else min(len(self.doubts), 2)]
 
+    @property
+    def statement(self) -> str:
+        """The title and the evidence with the line, without the doubts, as one line of text."""
+        return printable(f"{self.title}. {''.join(span.text for span in (*self.text, *self.where))}")
+
     def __str__(self) -> str:
-        doubt = f" {self.doubts[0]}" if self.doubts else ""
-        words = "".join(span.text for span in (*self.text, *self.where))
-        return printable(f"{self.title}. {words}{doubt}")
+        return " ".join((self.statement, *map(printable, self.doubts[:1])))
 
 
 def find_verdict(trace: Trace) -> Verdict:
