@@ -30,50 +30,26 @@ if TYPE_CHECKING:
 ITSELF, CALLED, KERNEL = range(3)
 # Columns of which the rows of a group can be added up.
 SUMMED = ("calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "flops", "self_cpu_bytes", "self_device_bytes")
-SPREAD = (
-    Column(
-        name="median_cpu_ns",
-        title="Median CPU",
-        unit="ns",
-        definition="Median duration of one call on the host.",
-        is_minor=True,
-    ),
-    Column(
-        name="p95_cpu_ns",
-        title="p95 CPU",
-        unit="ns",
-        definition="Duration on the host that 95 % of the calls do not exceed.",
-        is_minor=True,
-    ),
-    Column(
-        name="max_cpu_ns",
-        title="Longest CPU",
-        unit="ns",
-        definition="Longest duration of one call on the host.",
-        is_minor=True,
-    ),
-)
 _OUTLINE = Outline(id="id", parent="above", open_levels=0)
 _OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
 
 
 @once_for_the_whole
 def ops_view(trace: Trace, part: TimeRange) -> Table:
-    """Return the ops with the spread of their durations, and below each the ops that it called and its kernels.
+    """Return the ops, and below each the ops that it called and its kernels.
 
     In a part of the time calls are cut at its edges, so it has the ops alone.
     """
     table = ops_table(trace, part)
     if part != WHOLE:
         return table
-    ops = table.frame.join(_spread(trace), on=("name", "kind"), how="left", maintain_order="left")
-    ops = ops.with_columns(pl.lit("").alias("above"), _holder_id(pl.col("name") + "\n" + pl.col("kind")))
+    ops = table.frame.with_columns(pl.lit("").alias("above"), _holder_id(pl.col("name") + "\n" + pl.col("kind")))
     columns = _without_kind(table.columns)
     ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace))
-    names = [column.name for column in (*columns, *SPREAD)]
+    names = [column.name for column in columns]
     return Table(
         frame=ops.select("id", "above", "kind", (pl.col("part") == CALLED).alias("is_called"), *names),
-        columns=(*columns, *SPREAD),
+        columns=columns,
         sort_by=table.sort_by,
         outline=_OUTLINE_WITH_CALLS,
     )
@@ -224,19 +200,6 @@ _IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
 def _without_kind(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """Return the columns without the category that torch gave, which says little."""
     return tuple(column for column in columns if column.name != "kind")
-
-
-def _spread(trace: Trace) -> pl.DataFrame:
-    """Return the median, the 95th percentile and the largest duration of the calls of each op."""
-    ops = op_rows(trace)
-    frame = trace.events[ops.row].select("name", pl.col("category").alias("kind"), "dur_ns")
-    dur = pl.col("dur_ns")
-    spread = frame.group_by("name", "kind").agg(
-        dur.median().alias("median_cpu_ns"),
-        dur.quantile(0.95, "higher").alias("p95_cpu_ns"),
-        dur.max().alias("max_cpu_ns"),
-    )
-    return spread.with_columns(pl.col("name", "kind").cast(pl.String))
 
 
 def _inside_of_ops(trace: Trace) -> pl.DataFrame:

@@ -160,6 +160,29 @@ COLUMNS = (
         "they are shown beside that event, not inside it.",
         is_minor=True,
     ),
+    Column(
+        name="median_cpu_ns",
+        title="Median CPU",
+        unit="ns",
+        definition="Median (p50) of the durations of single calls on the host; for an even number of calls, the mean "
+        "of the two in the middle.",
+        is_minor=True,
+    ),
+    Column(
+        name="p95_cpu_ns",
+        title="p95 CPU",
+        unit="ns",
+        definition="95th percentile of the durations of single calls on the host, which 95 % of the calls do not "
+        "exceed: sorted and counted from 0, that at 0.95 · (calls − 1), rounded up (`higher` in numpy).",
+        is_minor=True,
+    ),
+    Column(
+        name="max_cpu_ns",
+        title="Longest CPU",
+        unit="ns",
+        definition="Longest duration of a single call on the host.",
+        is_minor=True,
+    ),
 )
 # The row of device work that belongs to no op, and its kind.
 UNDER_NO_OP = "under no op"
@@ -278,6 +301,7 @@ def _sums(
         "overlapping_calls": sum_by(
             group, (trace.events["overlaps"].to_numpy()[ops.row] & is_there).astype(np.int64), count
         ),
+        **_spread(group[is_there], ops.dur_ns[is_there], count),
     }
     if has_flops(trace):
         sums["flops"] = _flops(trace, all_ops, groups, part)
@@ -294,6 +318,22 @@ def _sums(
             "peak_bytes": peak,
         }
     return sums
+
+
+def _spread(group: IntArray, dur_ns: IntArray, count: int) -> dict[str, pl.Series]:
+    """Return the median, the 95th percentile and the longest of the durations of each group; 0 without any."""
+    dur = pl.col("dur")
+    found = (
+        pl.DataFrame({"group": group, "dur": dur_ns})
+        .group_by("group")
+        .agg(
+            dur.median().alias("median_cpu_ns"),
+            dur.quantile(0.95, "higher").cast(pl.Int64).alias("p95_cpu_ns"),
+            dur.max().alias("max_cpu_ns"),
+        )
+    )
+    every = pl.DataFrame({"group": np.arange(count)}).join(found, on="group", how="left", maintain_order="left")
+    return {each.name: each for each in every.drop("group").fill_null(0)}
 
 
 def _flops(trace: Trace, ops: OpRows, groups: Groups, part: TimeRange) -> pl.Series:

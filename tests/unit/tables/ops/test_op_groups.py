@@ -82,20 +82,6 @@ def test_what_is_below_an_op_has_its_calls_and_its_time() -> None:
     assert (table.outline.aside, table.outline.open_levels) == ("is_called", 0)
 
 
-def test_an_op_has_the_spread_of_its_calls() -> None:
-    # 1, 2, ... 20 us, and one of 100 us: of 21 calls the 20th is the first that 95 % do not exceed.
-    lengths = [*range(1, 21), 100]
-    calls = [span("aten::mm", 200 * at, length) for at, length in enumerate(lengths)]
-    other = [annotation("aten::mm", 9_000, 7)]
-    table = ops_view(make_trace(*calls, *other))
-    columns = ("kind", "calls", "median_cpu_ns", "p95_cpu_ns", "max_cpu_ns")
-    assert table.frame.select(columns).rows() == [
-        ("cpu_op", 21, 11_000, 20_000, 100_000),
-        ("user_annotation", 1, 7_000, 7_000, 7_000),
-    ]
-    assert [column.name for column in table.columns][-3:] == ["median_cpu_ns", "p95_cpu_ns", "max_cpu_ns"]
-
-
 def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_known() -> None:
     trace = make_trace(
         annotation("ProfilerStep#1", 0, 300),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.tables.ops.op_table import ops_table
@@ -119,3 +120,43 @@ def test_device_work_of_no_op_has_a_row_of_its_own_so_that_the_column_adds_up() 
     )
     ops = ops_table(trace).frame.select("name", "kind", "calls", "self_device_ns", "self_cpu_ns").rows()
     assert ops == [("aten::mm", "cpu_op", 1, 30_000, 20_000), ("under no op", "no op", 0, 20_000, 0)]
+
+
+SPREAD = ("median_cpu_ns", "p95_cpu_ns", "max_cpu_ns")
+
+
+def test_an_op_has_the_spread_of_its_calls() -> None:
+    # 1, 2, ... 20 us, and one of 100 us: of 21 calls, that at 0.95 * 20 = 19 is the 20th.
+    lengths = [*range(1, 21), 100]
+    calls = [span("aten::mm", 200 * at, length) for at, length in enumerate(lengths)]
+    table = ops_table(make_trace(*calls, annotation("aten::mm", 9_000, 7)))
+    assert table.frame.select("kind", "calls", *SPREAD).rows() == [
+        ("cpu_op", 21, 11_000, 20_000, 100_000),
+        ("user_annotation", 1, 7_000, 7_000, 7_000),
+    ]
+    assert all(column.unit == "ns" and not column.is_sum for column in table.columns if column.name in SPREAD)
+
+
+def test_the_spread_is_that_of_whole_calls_with_what_is_inside() -> None:
+    ops = by_name(ops_table(make_trace(span("f", 0, 10), span("f", 2, 6), span("g", 3, 4))))
+    assert [ops["f"][name] for name in SPREAD] == [8_000, 10_000, 10_000]
+
+
+def test_the_spread_is_that_of_an_independent_count() -> None:
+    random = np.random.default_rng(5)
+    lengths = {f"op{count}": random.integers(0, 900, count) for count in (1, 2, 7, 20, 21, 40, 41, 100, 101, 999)}
+    calls = [
+        span(name, at * 10_000 + 1_000 * number, int(us))
+        for number, (name, durations) in enumerate(lengths.items())
+        for at, us in enumerate(durations)
+    ]
+    ops = by_name(ops_table(make_trace(*calls)))
+    for name, durations in lengths.items():
+        ns = durations * 1_000
+        expected = [np.median(ns), np.percentile(ns, 95, method="higher"), ns.max()]
+        assert [ops[name][column] for column in SPREAD] == expected
+
+
+def test_device_work_of_no_op_has_no_calls_and_so_no_spread() -> None:
+    ops = by_name(ops_table(make_trace(span("a", 0, 5), kernel("gemm", 10, 50, correlation=9))))
+    assert [ops["under no op"][name] for name in SPREAD] == [0, 0, 0]
