@@ -19,6 +19,7 @@ from torchprof_magic.findings.compare.changes import (
     changed_ops,
     changed_phases,
     changed_waits,
+    sorted_by,
 )
 from torchprof_magic.findings.compare.setting_changes import changed_settings
 from torchprof_magic.model.shapes import Column, Table
@@ -52,7 +53,8 @@ _NUMBERS = tuple(
 def _times(frame: pl.DataFrame, *keys: Column) -> Table:
     """Return changed times as a table; the columns of what was not recorded are absent."""
     columns = [replace(each, has_bar=each.is_change) for each in TIME_COLUMNS if each.name in frame.columns]
-    return Table(frame=frame.select(*(each.name for each in (*keys, *columns))), columns=(*keys, *columns))
+    shown = frame.select(*(each.name for each in (*keys, *columns)))
+    return Table(frame=shown, columns=(*keys, *columns), sort_by=sorted_by(frame))
 
 
 def _bytes(frame: pl.DataFrame) -> Table:
@@ -62,7 +64,7 @@ def _bytes(frame: pl.DataFrame) -> Table:
         for each in TIME_COLUMNS
         if each.name in ("before", "after", "delta")
     ]
-    return Table(frame=named.select("name", "before", "after", "delta"), columns=(_NAME, *columns))
+    return Table(frame=named.select("name", "before", "after", "delta"), columns=(_NAME, *columns), sort_by="delta")
 
 
 def _code(runs: Runs) -> Table:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.findings.compare.change_words import (
+    NOTED_DRIFT,
     SIGNS,
     change_evidence,
     change_line,
@@ -78,9 +79,9 @@ class Changes(HasTables[Runs]):
 
     @cached_property
     def runs(self) -> Runs:
-        """Both traces, and the drift that ranks leave out where the steps alone do not tell what changed."""
-        drift = 1.0 if self.change.basis == "steps" else self.change.drift
-        return Runs(self.before, self.after, drift)
+        """Both traces, and the drift that rows are ordered without where the steps do not tell what changed."""
+        is_of_machine = self.change.basis != "steps" and abs(self.change.drift - 1) >= NOTED_DRIFT
+        return Runs(self.before, self.after, self.change.drift if is_of_machine else 1.0)
 
     @property
     def title(self) -> str:

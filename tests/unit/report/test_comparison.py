@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 from support import allocation, annotation, kernel, launch, make_trace, span
 
@@ -12,6 +13,7 @@ from torchprof_magic.findings.compare.change_flame import change_flame
 from torchprof_magic.findings.compare.changes import Runs
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import Trace
+from torchprof_magic.report.comparison import Comparison
 from torchprof_magic.report.trace_report import Report
 
 STEP_US = 1_000
@@ -79,6 +81,116 @@ def test_a_machine_that_makes_everything_slower_alike_is_no_change_of_the_code()
     comparison = compared(program(), program(busy=1.3))
     assert comparison.kind == "unclear"
     assert comparison.change.drift == pytest.approx(1.3, rel=0.01)
+
+
+def interrupted(*hits: int, by_us: float = 600, us: float = 200) -> Trace:
+    """Steps of five ops of ``us`` each, one after another; each step is interrupted in one of them."""
+    events, at = [], 0.0
+    for number, hit in enumerate(hits):
+        start = at
+        for place in range(5):
+            length = us + (by_us if place == hit else 0)
+            events.append(span(f"aten::op{place}", at, length))
+            at += length
+        events.append(annotation(f"ProfilerStep#{number}", start, at - start))
+    for event in events:  # runs of some seconds
+        event["ts"], event["dur"] = event["ts"] * 1_000, event["dur"] * 1_000
+    return make_trace(*events)
+
+
+NOWHERE = -1
+QUIET = [NOWHERE] * 10
+
+
+def test_steps_that_are_interrupted_here_and_there_are_no_change_of_the_code() -> None:
+    # Each step takes 1.6 s and not 1 s, but each op its 200 ms in eight of ten steps.
+    busy = interrupted(*[0, 1, 2, 3, 4] * 2)
+    for comparison in (compared(interrupted(*QUIET), busy), compared(busy, interrupted(*QUIET))):
+        assert comparison.kind == "unclear"
+        assert comparison.change.fastest_ratio == pytest.approx(1)
+        assert comparison.step_ratio == pytest.approx(1.6) or comparison.step_ratio == pytest.approx(1 / 1.6)
+        assert "The fastest runs of all ops, added up, changed by only 0 %" in comparison.evidence
+
+
+def test_an_op_that_takes_longer_in_every_step_is_a_change_of_the_code() -> None:
+    comparison = compared(interrupted(*QUIET), interrupted(*[3] * 10))
+    assert (comparison.kind, comparison.certainty) == ("slower", "sure")
+    assert comparison.change.fastest_ratio == pytest.approx(1.6)
+    assert "interrupt" not in comparison.evidence
+
+
+def test_everything_that_takes_twice_as_long_is_not_put_down_to_interruptions() -> None:
+    # All ops take 400 ms in place of 200 ms, also in the eight steps that are not interrupted.
+    comparison = compared(interrupted(*QUIET), interrupted(*[0, 1] + [NOWHERE] * 8, us=400))
+    assert comparison.change.fastest_ratio == pytest.approx(2)
+    assert comparison.kind == "unclear"
+    assert "took 100 % longer, as on a busier or slower machine" in comparison.evidence
+    assert "interrupt" not in comparison.evidence
+
+
+def test_steps_without_the_profiler_are_no_slower_if_the_fastest_are_as_fast() -> None:
+    def three(*seconds: float) -> Trace:
+        return with_meta(program(steps=3), plain_step_ns=tuple(round(each * 1e9) for each in seconds))
+
+    quiet = three(*[1.0] * 10)
+    for steps, kind in (([1.5] * 9 + [1.01], "unclear"), ([1.5] * 10, "slower")):
+        comparison = compared(quiet, three(*steps))
+        assert comparison.change.is_plain
+        assert comparison.step_ratio == pytest.approx(1.5)
+        assert comparison.kind == kind
+        assert ("The fastest steps changed by only +1 %" in comparison.evidence) == (kind == "unclear")
+
+
+def with_rows(trace: Trace, rows: int, types: str = "float") -> Trace:
+    """Return the trace with inputs of so many rows at its ops."""
+    is_op = pl.col("category") == "cpu_op"
+    texts = {"shapes": f"[[{rows}, 8], [8, 8], []]", "dtypes": f'["{types}", "{types}", "Scalar"]'}
+    columns = [
+        pl.when(is_op).then(pl.lit(text)).cast(trace.events.schema[name]).alias(name) for name, text in texts.items()
+    ]
+    return replace(trace, events=trace.events.with_columns(columns))
+
+
+def test_all_ops_that_take_longer_are_a_change_where_their_inputs_grew() -> None:
+    small, large = with_rows(program(), 64), with_rows(program(busy=1.6), 128)
+    assert (compared(small, large).kind, compared(large, small).kind) == ("slower", "faster")
+    # As large as before, or not known, it may be the machine.
+    assert compared(small, with_rows(program(busy=1.6), 64)).kind == "unclear"
+    assert compared(small, program(busy=1.6)).kind == "unclear"
+    # Types of twice the width are larger, too.
+    assert compared(small, with_rows(program(busy=1.6), 64, "double")).kind == "slower"
+
+
+def test_larger_inputs_do_not_make_all_ops_faster() -> None:
+    assert compared(with_rows(program(busy=1.6), 64), with_rows(program(), 128)).kind == "unclear"
+    # But what grew by 4 % can be faster by the code of one op.
+    assert compared(with_rows(program(mm_us=800), 64), with_rows(program(), 67)).kind == "faster"
+
+
+def views_of(comparison: Comparison) -> dict[str, dict[str, object]]:
+    views = json.loads(comparison.widget._header)["views"]
+    return {view["name"]: view for view in views if view["tab"] == "compare"}
+
+
+def test_the_largest_change_comes_first_under_the_mark_of_its_column() -> None:
+    comparison = compared(program(extra=1), program(mm_us=300, extra=3))
+    assert comparison.ops["name"].to_list() == ["aten::mm", "aten::mul", "aten::add"]
+    sizes = comparison.ops["delta"].abs().to_list()
+    assert sizes == sorted(sizes, reverse=True)
+    views = views_of(comparison)
+    assert {views[name]["sort_by"] for name in ("compare", "compare_phases")} == {"delta"}
+
+
+def test_where_the_machine_became_slower_the_order_is_that_of_a_column_without_the_drift() -> None:
+    comparison = compared(program(), program(extra=3, busy=0.5))
+    drift = comparison.change.drift
+    assert drift == pytest.approx(0.5, rel=0.01)
+    assert views_of(comparison)["compare"]["sort_by"] == "beyond"
+    first, *others = comparison.ops.to_dicts()
+    assert (first["name"], first["beyond"]) == ("aten::mul", first["after"])
+    for row in others:
+        assert row["beyond"] == pytest.approx(row["after"] - row["before"] * drift, abs=1)
+    assert compared(program(), program(mm_us=500)).ops.columns.count("beyond") == 0
 
 
 def test_three_steps_are_too_few() -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SIGNS = {"faster": "▼", "slower": "▲", "unclear": "≈"}
 # The machine or its load changed if what both runs do took this much longer or shorter.
-_NOTED_DRIFT = 0.05
+NOTED_DRIFT = 0.05
 
 
 def change_title(change: RunChange) -> str:
@@ -64,6 +64,10 @@ def change_evidence(change: RunChange) -> str:
     said = [_decided(change)]
     if change.is_plain:
         said.append(f"{_why_plain(change)} those that ran without the profiler are compared.")
+    if _is_interrupted(change):
+        what = "The fastest steps" if change.is_plain else "The fastest runs of all ops, added up,"
+        by = format_change(change.fastest_ratio - 1)
+        said.append(f"{what} changed by only {by}, as where other programs interrupt the steps.")
     if change.others_shares is not None:
         shares = " and ".join(format_ratio(share) for share in change.others_shares)
         said.append(
@@ -73,7 +77,7 @@ def change_evidence(change: RunChange) -> str:
     if not change.same_inputs:
         said.append("The inputs have other shapes, which changes how long the same ops take.")
     # Recording more in one run makes its ops longer, too; and what is compared may be other steps.
-    elif not change.is_plain and change.same_details and abs(change.drift - 1) >= _NOTED_DRIFT:
+    elif not change.is_plain and change.same_details and abs(change.drift - 1) >= NOTED_DRIFT:
         word = "longer" if change.drift > 1 else "shorter"
         said.append(
             f"Ops that both runs call equally often took {format_ratio(abs(change.drift - 1))} {word}, as on a busier "
@@ -83,6 +87,12 @@ def change_evidence(change: RunChange) -> str:
         )
     said.append("This is about these steps only: the same code can differ by 10 % from one session to another.")
     return " ".join(said)
+
+
+def _is_interrupted(change: RunChange) -> bool:
+    """Return whether the steps changed, but not what ran without an interruption."""
+    by_steps, by_fastest = (abs(math.log(ratio)) for ratio in (change.ratio, change.fastest_ratio))
+    return change.kind == "unclear" and by_steps >= NOTED_DRIFT and by_fastest < by_steps / 2
 
 
 def _plainly(change: RunChange) -> str:

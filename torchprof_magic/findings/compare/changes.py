@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 STATUS = ("both", "new", "gone")
-# What varies a lot from step to step still counts by so much of its change for the order.
-_LEAST_RANK = 0.33
 _TIMES = ("before", "after", "delta")
 _DEVICE = ("device_before", "device_after", "device_delta")
 TIME_COLUMNS = (
@@ -38,6 +36,10 @@ TIME_COLUMNS = (
            "mean of the middle half of the steps."),
     Column(name="after", title="After", unit="ns", definition="The same after."),
     Column(name="delta", title="Change", unit="ns", definition="After minus before.", is_change=True),
+    Column(name="beyond", title="Beyond drift", unit="ns", definition="After minus what before would be if it had "
+           "become longer or shorter as what both runs do equally often: what is left of the change without that of "
+           "the machine. The column is there where the steps alone do not tell what changed, and that is 5 % or more; "
+           "the rows are then sorted by it.", is_change=True),
     Column(name="device_before", title="Device before", unit="ns", definition="Time of the work that it launched on a "
            "device, in a typical step before, in ns."),
     Column(name="device_after", title="Device after", unit="ns", definition="The same after."),
@@ -48,7 +50,7 @@ TIME_COLUMNS = (
 
 
 class Runs(NamedTuple):
-    """Two runs, and how many times longer took in the second what both do; only ranks depend on that."""
+    """Two runs, and how many times longer took in the second what both do; 1 if that does not count for the order."""
 
     before: Trace
     after: Trace
@@ -71,7 +73,7 @@ def changed_kernels(runs: Runs) -> pl.DataFrame:
     if not runs.has_device:
         return frame.clear()
     times = {name: pl.col(f"device_{name}") for name in _TIMES}
-    return frame.with_columns(**times).drop(*_DEVICE)
+    return frame.with_columns(**times).drop(*_DEVICE, "beyond", strict=False)
 
 
 def changed_modules(runs: Runs) -> pl.DataFrame:
@@ -125,7 +127,7 @@ def changed_memory(runs: Runs) -> pl.DataFrame:
     both = both.rename({"bytes": "before", "bytes_after": "after"}).with_columns(pl.col("before", "after").fill_null(0))
     both = both.with_columns((pl.col("after") - pl.col("before")).alias("delta"))
     is_peak = (pl.col("name") == "peak").alias("is_peak")
-    return both.sort(is_peak, pl.col("delta").abs(), "device", "name", descending=[True, True, False, False]).select(
+    return both.sort(pl.col("delta").abs(), is_peak, "device", "name", descending=[True, True, False, False]).select(
         schema.keys()
     )
 
@@ -135,10 +137,7 @@ def _joined(runs: Runs, cells_of: Callable[[Trace], Cells], keys: list[str]) -> 
 
 
 def _joined_cells(runs: Runs, before: Cells, after: Cells, keys: list[str]) -> pl.DataFrame:
-    """Return the typical step of both, one row a key, by the largest change.
-
-    The drift of all ops does not count for the order, nor does the spread of what is called equally often.
-    """
+    """Return the typical step of both, one row per key, the largest change first; without the drift if there is one."""
     frames = [_typical_frame(each, side) for each, side in ((before, "before"), (after, "after"))]
     both = frames[0].join(frames[1], on=keys, how="full", coalesce=True, nulls_equal=True)
     status = pl.when(pl.col("before").is_null()).then(1).when(pl.col("after").is_null()).then(2).otherwise(0)
@@ -147,15 +146,21 @@ def _joined_cells(runs: Runs, before: Cells, after: Cells, keys: list[str]) -> p
     both = both.with_columns(pl.col(numbers).fill_null(0))
     both = both.with_columns(
         (pl.col("after") - pl.col("before")).alias("delta"),
+        (pl.col("after") - pl.col("before") * runs.drift).round().cast(pl.Int64).alias("beyond"),
         (pl.col("device_after") - pl.col("device_before")).alias("device_delta"),
     )
-    beyond = (pl.col("after") - pl.col("before") * runs.drift).abs()
-    is_same = pl.col("calls_before") == pl.col("calls_after")
-    spread = pl.when(is_same).then((pl.col("spread_before") + pl.col("spread_after")) / 2).otherwise(0)
-    found = pl.max_horizontal(beyond, pl.col("device_delta").abs())
-    rank = pl.max_horizontal(found - spread, found * _LEAST_RANK)
-    shown = [column.name for column in TIME_COLUMNS if runs.has_device or column.name not in _DEVICE]
-    return both.sort(rank, *keys, descending=[True, *(False for _ in keys)]).select(*keys, *shown)
+    absent = {*(() if runs.has_device else _DEVICE), *(("beyond",) if runs.drift == 1 else ())}
+    found = both.select(*keys, *(column.name for column in TIME_COLUMNS if column.name not in absent))
+    return found.sort(pl.col(sorted_by(found)).abs(), *keys, descending=[True, *(False for _ in keys)])
+
+
+def sorted_by(frame: pl.DataFrame) -> str:
+    """Return the column of changes that the rows of a frame are sorted by: that with the largest change."""
+    main = "beyond" if "beyond" in frame.columns else "delta"
+    if "device_delta" not in frame.columns:
+        return main
+    largest = {name: frame[name].abs().max() or 0 for name in (main, "device_delta")}
+    return max(largest, key=lambda name: largest[name])
 
 
 def _typical_frame(cells: Cells, side: str) -> pl.DataFrame:
@@ -164,8 +169,7 @@ def _typical_frame(cells: Cells, side: str) -> pl.DataFrame:
         pl.Series(name, np.rint(typical(rows)) if name != f"calls_{side}" else typical(rows))
         for name, rows in values.items()
     ]
-    spread = np.diff(np.quantile(cells.cpu_ns + cells.device_ns, (0.25, 0.75), axis=1), axis=0)[0]
-    frame = cells.keys.hstack([*rounded, pl.Series(f"spread_{side}", spread)])
+    frame = cells.keys.hstack(rounded)
     return frame.with_columns(pl.col(side, f"device_{side}").cast(pl.Int64))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.findings.compare.input_sizes import growth
 from torchprof_magic.findings.compare.work_change import regular_calls
 
 if TYPE_CHECKING:
@@ -36,10 +37,36 @@ def shared_change(before: RunSample, after: RunSample, difference: float) -> flo
     """Return the part of a change that all parts of a step share, as a logarithm of at least 0.
 
     ``difference`` is the logarithm of the change of the steps. If code changed, some part took the same time before and
-    after; if everything changed alike, the machine did.
+    after; if everything changed alike, the machine did, but for what the inputs grew by.
     """
     parts = _common_parts(before, after)
-    return max(0.0, _quantile(parts.change * np.sign(difference), parts.weight, _UNTOUCHED))
+    beyond = (parts.change - inputs_growth(before, after)) * np.sign(difference)
+    return max(0.0, _quantile(beyond, parts.weight, _UNTOUCHED))
+
+
+def inputs_growth(before: RunSample, after: RunSample) -> float:
+    """Return the logarithm of after over before of the size of the inputs; 0 if it is not known.
+
+    It is that of the ops that both runs call equally often, if both recorded shapes, or else of the outermost modules.
+    """
+    of_ops = growth(before.op_sizes, after.op_sizes, _called_alike(before.ops, after.ops))
+    if of_ops is not None:
+        return of_ops
+    common = dict(before.input_sizes).keys() & dict(after.input_sizes).keys()
+    return growth(before.input_sizes, after.input_sizes, common) or 0.0
+
+
+def fastest_change(before: RunSample, after: RunSample) -> float:
+    """Return the logarithm of after over before of the fastest that every op, and the rest of a step, ran in any step.
+
+    Where other programs interrupt the steps, they hit other ops in each, so the fastest are as they would be alone.
+    """
+    fastest = [_fastest_ns(run) for run in (before, after)]
+    return math.log(fastest[1] / fastest[0]) if min(fastest) > 0 else 0.0
+
+
+def _fastest_ns(run: RunSample) -> float:
+    return float(run.ops.cpu_ns.min(axis=1).sum()) + max(0.0, float(_rests(run).min()))
 
 
 def _common_parts(before: RunSample, after: RunSample) -> _Parts:
@@ -53,8 +80,7 @@ def _common_parts(before: RunSample, after: RunSample) -> _Parts:
 
 
 def _times(before: Cells, after: Cells, value: str) -> tuple[FloatArray, FloatArray]:
-    calls = regular_calls(before), regular_calls(after)
-    same = [name for name, count in calls[0].items() if calls[1].get(name) == count]
+    same = _called_alike(before, after)
     times = []
     for cells in (before, after):
         row_of = {name: row for row, name in enumerate(cells.keys["name"].to_list())}
@@ -63,11 +89,22 @@ def _times(before: Cells, after: Cells, value: str) -> tuple[FloatArray, FloatAr
     return times[0], times[1]
 
 
+def _called_alike(before: Cells, after: Cells) -> list[str]:
+    """Return the names of what both runs call equally often in nearly all steps."""
+    calls = regular_calls(before), regular_calls(after)
+    return [name for name, count in calls[0].items() if calls[1].get(name) == count]
+
+
 def _rest(run: RunSample) -> float:
     """Return the part of a step outside of all ops; 0 if several threads ran more than the step lasts."""
+    return max(0.0, float(np.median(_rests(run))))
+
+
+def _rests(run: RunSample) -> FloatArray:
+    """Return the part of each step outside of all ops, negative if several threads ran more than it lasts."""
     durations = np.asarray(run.durations, np.float64)
     covered = run.ops.cpu_ns.sum(axis=0)
-    return max(0.0, float(np.median(durations - covered))) if len(durations) == len(covered) else 0.0
+    return durations - covered if len(durations) == len(covered) else np.zeros(1)
 
 
 def _weighted(before: FloatArray, after: FloatArray) -> _Parts:

@@ -14,6 +14,7 @@ from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, sites_of_events
 from torchprof_magic.facts.source.forward_of import backward_nodes
 from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.findings.compare.input_sizes import sizes_of_inputs, sizes_of_ops
 from torchprof_magic.findings.compare.setting_changes import DETAILS, input_shapes
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at, nest, own_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
@@ -22,6 +23,7 @@ from torchprof_magic.tables.source.modules import module_runs
 from torchprof_magic.tables.steps import complete_steps, steps_table
 
 if TYPE_CHECKING:
+    from torchprof_magic.findings.compare.input_sizes import Sizes
     from torchprof_magic.model.trace import Trace
 
 FloatArray = npt.NDArray[np.float64]
@@ -122,7 +124,8 @@ class RunSample(NamedTuple):
     ``plain_durations`` are those of the steps that ran without the profiler, in ns, and ``details`` what was recorded
     beyond times, which makes recorded steps longer. ``inputs`` are the shapes that each outermost module got, if known.
     ``others_share`` is what other programs took of the machine, and ``crowding`` the part of the threads of this one
-    that had no core for themselves by that; None if not known.
+    that had no core for themselves by that; None if not known. ``input_sizes`` are the elements that each outermost
+    module got, and ``op_sizes`` the bytes of the inputs of each op in a step; empty if not known.
     """
 
     durations: tuple[int, ...]
@@ -135,6 +138,8 @@ class RunSample(NamedTuple):
     inputs: frozenset[tuple[str, str]] = frozenset()
     others_share: float | None = None
     crowding: float | None = None
+    input_sizes: Sizes = ()
+    op_sizes: Sizes = ()
 
 
 @once_per_trace
@@ -152,6 +157,8 @@ def sample_of(trace: Trace) -> RunSample:
         inputs=frozenset(input_shapes(trace).items()),
         others_share=trace.meta.others_share,
         crowding=crowding(trace.meta),
+        input_sizes=sizes_of_inputs(trace),
+        op_sizes=sizes_of_ops(trace),
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torchprof_magic.findings.compare.common_drift import drift_of, shared_change
+from torchprof_magic.findings.compare.common_drift import drift_of, fastest_change, shared_change
 from torchprof_magic.findings.compare.step_change import (
     LEAST_STEPS,
     LIKELY_P,
@@ -41,7 +41,8 @@ class RunChange:
     is called is called equally often, or if that cannot be known. ``is_plain`` tells that the steps compared are those
     that ran without the profiler, ``same_details`` that both runs recorded the same beyond times, and ``same_inputs``
     that the shapes of their inputs are the same, or not known. ``others_shares`` are the parts of the machine that
-    other programs took during each run, if that may have caused the change of the steps.
+    other programs took during each run, if that may have caused the change of the steps. ``fastest_ratio`` is after
+    over before of the fastest that each op ran, or of the fastest step if those without the profiler are compared.
     """
 
     kind: ChangeKind
@@ -60,6 +61,7 @@ class RunChange:
     same_details: bool = True
     same_inputs: bool = True
     others_shares: tuple[float, float] | None = None
+    fastest_ratio: float = math.nan
 
 
 class ComparedSteps(NamedTuple):
@@ -112,18 +114,30 @@ def find_change(before: RunSample, after: RunSample) -> RunChange:
         same_details=before.details == after.details,
         same_inputs=_has_same_inputs(before, after),
         others_shares=_crowded_by(before, after, math.log(steps.ratio)),
+        fastest_ratio=math.exp(_fastest(before, after, compared)) if min(map(len, compared[:2])) else math.nan,
     )
 
 
 def _by_steps(before: RunSample, after: RunSample, compared: ComparedSteps) -> StepChange:
     steps = find_step_change(compared.before, compared.after)
-    # Other inputs change everything alike, as another machine does.
-    if steps.kind == "unclear" or not _has_same_inputs(before, after):
+    if steps.kind == "unclear":
         return steps
-    shared = shared_change(before, after, math.log(steps.ratio))
-    if _crowded_by(before, after, math.log(steps.ratio)):
-        shared = max(shared, abs(math.log(steps.ratio)))
+    difference = math.log(steps.ratio)
+    unseen = abs(difference) - max(0.0, _fastest(before, after, compared) * math.copysign(1, difference))
+    shared = max(unseen, shared_change(before, after, difference))
+    if _crowded_by(before, after, difference):
+        shared = max(shared, abs(difference))
     return find_step_change(compared.before, compared.after, shared)
+
+
+def _fastest(before: RunSample, after: RunSample, compared: ComparedSteps) -> float:
+    """Return the logarithm of after over before of the fastest of each op, or of the fastest step without the profiler.
+
+    A change of the code changes it, and other programs that interrupt the steps do not.
+    """
+    if compared.is_plain:
+        return math.log(max(min(compared.after), 1) / max(min(compared.before), 1))
+    return fastest_change(before, after)
 
 
 def _crowded_by(before: RunSample, after: RunSample, difference: float) -> tuple[float, float] | None:

@@ -7,17 +7,23 @@ import { type Column, lowerWords, type TextColumn } from "../../wire/frame";
 // Below every number that can occur.
 const UNKNOWN_RANK = -Number.MAX_VALUE;
 
-/** All row numbers in order; the sort is stable, and unknown values are last in a descending sort. */
-export const orderedRows = keptPer((column: Column, isDescending: boolean): Uint32Array => {
-  const sign = isDescending ? -1 : 1;
-  const ranks = Float64Array.from(ranksOf(column));
-  for (let row = 0; row < ranks.length; row += 1) {
-    const rank = ranks[row] ?? Number.NaN;
-    // NaN has no order, so it would break the sort of all other values.
-    ranks[row] = (Number.isNaN(rank) ? UNKNOWN_RANK : rank) * sign;
-  }
-  return rowsByRank(ranks);
-});
+/**
+ * All row numbers in order; the sort is stable, and unknown values are last in a descending sort. Changes are in the
+ * order of their size, whatever their sign.
+ */
+export const orderedRows = keptPer(
+  (column: Column, isDescending: boolean, isChange = false): Uint32Array => {
+    const sign = isDescending ? -1 : 1;
+    const ranks = Float64Array.from(ranksOf(column));
+    for (let row = 0; row < ranks.length; row += 1) {
+      const rank = ranks[row] ?? Number.NaN;
+      const size = isChange ? Math.abs(rank) : rank;
+      // NaN has no order, so it would break the sort of all other values.
+      ranks[row] = (Number.isNaN(rank) ? UNKNOWN_RANK : size) * sign;
+    }
+    return rowsByRank(ranks);
+  },
+);
 
 /** Numbers that order a column: its values, or the alphabetical places of its words. */
 function ranksOf(column: Column): ArrayLike<number> {

@@ -64,10 +64,10 @@ export function sortedRowModel(table: GridTable): () => GridModel {
 
 function sortRows(table: GridTable, rows: Rows, [sort]: SortingState): Rows {
   if (sort === undefined) return rows;
-  const cells = table.getColumn(sort.id)?.columnDef.meta?.cells;
-  if (cells === undefined) return rows;
+  const column = table.getColumn(sort.id)?.columnDef.meta;
+  if (column === undefined) return rows;
   const sorted: Row<Features, Frame>[] = [];
-  for (const place of orderedRows(cells, sort.desc)) {
+  for (const place of orderedRows(column.cells, sort.desc, column.header.is_change)) {
     const row = rows[place];
     if (row !== undefined) sorted.push(row);
   }

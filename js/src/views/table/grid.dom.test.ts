@@ -8,6 +8,7 @@ import { decodeFrame } from "../../wire/decode";
 import type { Column } from "../../wire/frame";
 import type { ReportHeader } from "../../wire/header";
 import { fittingColumns, gridColumns } from "./grid-columns";
+import { orderedRows } from "./grid-order";
 import { createGridTable, type GridTable } from "./grid-table";
 
 let report: Mounted | undefined;
@@ -292,6 +293,12 @@ describe("sorting", () => {
 
   it("puts unknown values last when the largest come first", () => {
     expect(sorted(Float64Array.of(Number.NaN, 1, 2), true)).toEqual([2, 1, 0]);
+  });
+
+  it("puts the largest change first, whatever its sign", () => {
+    const cells: Column = { kind: "number", values: Float64Array.of(1, -3, Number.NaN, 2) };
+    expect(Array.from(orderedRows(cells, true, true))).toEqual([1, 3, 0, 2]);
+    expect(Array.from(orderedRows(cells, true))).toEqual([3, 0, 1, 2]);
   });
 
   it("keeps the order of equal values", () => {
