@@ -159,7 +159,7 @@ PROGRAMS = (
         rule="dataloader_workers",
         setup=_loader(0.0005),
         cell="for x, y in loader:  # HERE" + _STEP,
-        changes=(("num_workers=0", "num_workers=4, persistent_workers=True"),),
+        changes=(("num_workers=0", f"num_workers={max(CORES, 2)}, persistent_workers=True"),),
     ),
     Program(
         name="a DataLoader of a slow dataset beside a heavy model",
@@ -176,7 +176,7 @@ PROGRAMS = (
         rule="dataloader_workers",
         setup=_loader(0.001, 1),
         cell="for x, y in loader:  # HERE" + _STEP,
-        changes=(("num_workers=1", "num_workers=8, persistent_workers=True"),),
+        changes=(("num_workers=1", f"num_workers={max(CORES, 2)}, persistent_workers=True"),),
     ),
     Program(
         name="a DataLoader that loads quickly",
@@ -371,6 +371,33 @@ opt = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
 """,
         cell=_LOOP + _STEP.replace("opt.step()", "opt.step()  # HERE"),
         changes=(("momentum=0.9)", "momentum=0.9, fused=True)"),),
+    ),
+    Program(
+        name="SGD with momentum of many small layers",
+        rule="single_tensor_optimizer",
+        setup=_DEEP + "opt = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)",
+        cell=_LOOP + _STEP.replace("opt.step()", "opt.step()  # HERE"),
+        changes=(("momentum=0.9)", "momentum=0.9, fused=True)"),),
+    ),
+    Program(
+        name="AdamW of layers of middle size",
+        rule="single_tensor_optimizer",
+        setup=_DEEP.replace("64, 64) for", "256, 256) for").replace("randn(64, 64)", "randn(64, 256)")
+        + "opt = torch.optim.AdamW(model.parameters(), lr=1e-4)",
+        cell=_LOOP + _STEP.replace("opt.step()", "opt.step()  # HERE"),
+        changes=(("lr=1e-4)", "lr=1e-4, fused=True)"),),
+    ),
+    Program(
+        name="plain SGD of large layers",
+        rule="single_tensor_optimizer",
+        is_miss=True,
+        setup=_HEAD
+        + """
+model = nn.Sequential(nn.Linear(1500, 1500), nn.Linear(1500, 1500))
+x, y, loss_fn = torch.randn(4, 1500), torch.randn(4, 1500), nn.MSELoss()
+opt = torch.optim.SGD(model.parameters(), lr=1e-4)
+""",
+        cell=_LOOP + _STEP,
     ),
     Program(
         name="a fused optimizer",

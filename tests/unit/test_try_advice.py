@@ -9,7 +9,8 @@ import torch
 from support import annotation, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.findings.advice.trial_plan import Call, TrialPlan
+from torchprof_magic.findings.advice import Advice, plan_trial
+from torchprof_magic.findings.advice.trial_plan import Call, Input, TrialPlan, tensors
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.system.process.other_programs import OtherPrograms
 from torchprof_magic.trials import run_trial
@@ -73,25 +74,27 @@ def test_what_needs_the_users_data_is_not_tried() -> None:
         report.try_advice(0, seconds=0)
 
 
+def scalars(*values: str) -> tuple[Input, ...]:
+    return tuple(Input("ScalarList" if value.startswith("[") else "Scalar", (), value) for value in values)
+
+
+CONVOLUTION = (
+    *tensors((2, 4, 9, 9), (6, 2, 3, 3)),
+    Input("", ()),
+    *scalars("[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "2"),
+)
+PRODUCT = (*tensors((8,), (4, 16), (16, 8)), *scalars("1", "1"))
 PLANS = (
-    TrialPlan("optimizer", (Call("step", ((8, 8), (8,)), "float32", 1.0),), name="SGD"),
+    TrialPlan("optimizer", (Call("step", tensors((8, 8), (8,)), 1.0),), name="SGD", settings=(("momentum", 0.9),)),
     TrialPlan(
-        "threads", (Call("mm", ((16, 16), (16, 16)), "float32", 2.0), Call("exp", ((9,),), "float64", 1.0)), "", 1, 2
+        "threads",
+        (Call("mm", tensors((16, 16), (16, 16)), 2.0), Call("exp", tensors((9,), dtype="double"), 1.0)),
+        threads=1,
+        cores=2,
     ),
-    TrialPlan("autocast", (Call("addmm", ((8,), (4, 16), (16, 8)), "float32", 1.0),)),
-    TrialPlan(
-        "channels_last",
-        (
-            Call(
-                "convolution",
-                ((2, 4, 9, 9), (6, 2, 3, 3)),
-                "float32",
-                1.0,
-                ("", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "2"),
-            ),
-        ),
-    ),
-    TrialPlan("attention", (Call("attention", ((6, 8, 4), (6, 8, 4), (6, 8, 4)), "float32", 1.0),)),
+    TrialPlan("autocast", (Call("addmm", PRODUCT, 1.0),)),
+    TrialPlan("channels_last", (Call("convolution", CONVOLUTION, 1.0),)),
+    TrialPlan("attention", (Call("attention", tensors((6, 8, 4), (6, 8, 4), (6, 8, 4)), 1.0),)),
 )
 
 
@@ -101,6 +104,66 @@ def test_every_kind_of_trial_measures_both_ways(plan: TrialPlan) -> None:
     assert found.before_ns > 0
     assert found.after_ns > 0
     assert found.rounds >= 3
+
+
+def test_a_call_that_cannot_be_run_again_is_left_out_and_named() -> None:
+    listed = Call("cat", (Input("TensorList", None), *scalars("0")), 1.0, 5_000.0)
+    known = Call("exp", tensors((9,)), 1.0, 2_000.0)
+    plan = TrialPlan("threads", (listed, known), threads=1, cores=1)
+    found = run_trial(plan, 0.01)
+    reason = "it takes a list of tensors, whose types torch does not record"
+    assert (found.left_out, found.recorded_ns) == ((f"`cat`: {reason}",), 2_000.0)
+    with pytest.raises(ValueError, match=f"none of the ops can be run again \\(`cat`: {reason}\\)"):
+        run_trial(plan._replace(calls=(listed,)), 0.01)
+
+
+def test_a_trial_leaves_random_numbers_as_they_are_though_its_ops_draw_some() -> None:
+    numbers = torch.get_rng_state()
+    run_trial(TrialPlan("threads", (Call("dropout", (*tensors((64,)), *scalars("0.5", "True")), 1.0),)), 0.01)
+    assert torch.equal(torch.get_rng_state(), numbers)
+
+
+def test_ops_with_scalars_keywords_and_texts_are_tried_in_a_real_recording() -> None:
+    a = torch.randn(600, 600)
+    with tp.profile(record_shapes=True) as run:
+        for _ in tp.steps(range(8)):
+            x = torch.add(a, 1 - a * 2.0, alpha=3)
+            x = torch.mul(a, a, out=torch.softmax(x, dim=0)).clamp(None, 0.5)
+            x = torch.nn.functional.gelu(x @ a, approximate="tanh").mul_(0.5)
+    assert run.report is not None
+    plan = plan_trial(run.report.trace, Advice(rule="undersubscribed_threads", title=""))
+    assert {call.op for call in plan.calls} == {"add", "rsub", "mul", "softmax", "clamp", "mm", "gelu", "mul_"}
+    found = run_trial(plan._replace(threads=1, cores=1), 0.05)
+    assert found.left_out == ("`gelu`: its argument `approximate` is a text, which torch does not record",)
+    assert found.before_ns > 0
+
+
+def test_each_optimizer_is_tried_with_its_own_parameters_and_settings() -> None:
+    small, large = torch.nn.Linear(3, 3), torch.nn.Linear(5, 5)
+    first = torch.optim.SGD(small.parameters(), momentum=0.9, foreach=False)
+    second = torch.optim.AdamW(large.parameters(), amsgrad=True, foreach=False)
+    x, y = torch.randn(2, 3), torch.randn(2, 5)
+    with tp.profile(record_shapes=True) as run:
+        for _ in tp.steps(range(8)):
+            (small(x).sum() + large(y).sum()).backward()
+            first.step()
+            second.step()
+    assert run.report is not None
+    trace = run.report.trace
+    plans = {}
+    for name in ("SGD", "AdamW"):
+        plan = plan_trial(trace, Advice(rule="single_tensor_optimizer", title="", op=f"Optimizer.step#{name}.step"))
+        plans[plan.name] = (plan.calls[0].shapes, dict(plan.settings))
+    assert plans == {
+        "SGD": (((3, 3), (3,)), {"momentum": 0.9}),
+        "AdamW": (((5, 5), (5,)), {"amsgrad": 1.0}),
+    }
+
+
+def test_an_advice_that_is_not_there_is_refused_in_words() -> None:
+    report = Report(make_trace(annotation("ProfilerStep#0", 0, 10_000), span("aten::mm", 0, 100)))
+    with pytest.raises(IndexError, match="there is no advice 3; the report has 0"):
+        report.try_advice(3)
 
 
 def test_a_trial_for_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +177,7 @@ def test_an_interrupt_ends_a_trial_and_restores_the_threads() -> None:
     plan = PLANS[1]
     timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
     timer.start()
-    many = plan._replace(calls=(Call("mm", ((700, 700), (700, 700)), "float32", 1.0),) * 40)
+    many = plan._replace(calls=(Call("mm", tensors((700, 700), (700, 700)), 1.0),) * 40)
     with pytest.raises(KeyboardInterrupt):
         run_trial(many, 60)
     timer.join()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.capture.schedule import AnySchedule
-    from torchprof_magic.model.meta import Problem, StepMark, Stepping, TwoPass
+    from torchprof_magic.model.meta import CompiledFrame, Problem, StepMark, Stepping, TwoPass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,8 @@ class Recording:
     texts that were added during the run. ``two_pass`` says which cycle holds times and which details, when they were
     recorded one after the other. ``program`` is what lines and modules did in each cycle; ``modules``,
     ``function_lines`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU could use, and
-    ``others_share`` the part of the machine's cores that other programs took during the run.
+    ``others_share`` the part of the machine's cores that other programs took during the run. ``compiled`` are the
+    functions that the process has compiled.
     """
 
     cycles: tuple[Cycle, ...]
@@ -151,6 +152,7 @@ class Recording:
     two_pass: TwoPass | None = None
     cpu: CpuFacts | None = None
     others_share: float | None = None
+    compiled: tuple[CompiledFrame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

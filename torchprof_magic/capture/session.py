@@ -29,6 +29,7 @@ from torchprof_magic.capture.parts import (
     BACKWARD,
     CHECKS,
     CLEANUP,
+    COMPILED_CODE,
     COMPILED_STEPS,
     CRASH_MARKER,
     CUDA_GRAPHS,
@@ -61,6 +62,7 @@ from torchprof_magic.capture.schedule import (
 )
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.allocator_history import AllocatorHistory, begin_history, note_out_of_memory
+from torchprof_magic.capture.torch_api.compiled_frames import compiled_frames
 from torchprof_magic.capture.torch_api.compiling import watch_optimizers
 from torchprof_magic.capture.torch_api.cuda_graphs import watch_cupti
 from torchprof_magic.capture.torch_api.engine import Engine
@@ -718,6 +720,7 @@ class CaptureSession:
             two_pass=recorder.two_pass if recorder else None,
             cpu=ask(FACTS, compat.cpu_facts, default=None),
             others_share=self._others_share,
+            compiled=ask(COMPILED_CODE, compiled_frames, default=()),
         )
         return replace(ask(LINES, self._with_program, found, default=found), problems=self.problems)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from torchprof_magic.jobs.wire import Sent
 from torchprof_magic.jobs.worker import LENGTH_BYTES
+from torchprof_magic.system.process.cores import usable_cores
 from torchprof_magic.system.process.memory import free_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _FILE_S, _BYTE_S, LEAST_S = 0.06, 2.5e-7, 3.0
 def worth_workers(sizes: list[int]) -> int:
     """Return how many workers files of these sizes are worth, by their time, the cores and the free memory."""
     seconds = sum(_FILE_S + _BYTE_S * size for size in sizes)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     fitting = free_bytes() // (_BASE_BYTES + _TIMES_FILE * max(sizes, default=0))
     count = min(cores, len(sizes), max(int(fitting), 1))
     return count if seconds >= LEAST_S and count > 1 and sys.executable else 1

@@ -169,6 +169,39 @@ class ProcessGroup(_Bounded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GraphBreak(_Bounded):
+    """Where a graph of ``torch.compile`` ended, and why, in a few words. The file is empty if it is not known."""
+
+    reason: str
+    file: str = ""
+    line: int | None = None
+
+    def __post_init__(self) -> None:
+        self._shorten("reason")
+        self._shorten("file", most_chars=MAX_MESSAGE_CHARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledFrame(_Bounded):
+    """A function that ``torch.compile`` compiled, as the process that recorded knows it.
+
+    ``frame`` is the first number of its regions (``0`` of ``Torch-Compiled Region: 0/1``), empty if it is not known.
+    ``breaks`` are those of its graphs, ``recompiles`` the guards that failed, so that it was compiled again.
+    """
+
+    frame: str = ""
+    name: str = ""
+    file: str = ""
+    line: int | None = None
+    breaks: tuple[GraphBreak, ...] = ()
+    recompiles: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._shorten("frame", "name", "recompiles")
+        self._shorten("file", most_chars=MAX_MESSAGE_CHARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meta(_Bounded):
     """Where a trace came from and what it ran on. Empty strings and ``None`` mean unknown.
 
@@ -186,6 +219,7 @@ class Meta(_Bounded):
     name. ``knows_storages`` is set if ``Trace.storages`` has all that the program held on the host before and after
     each cycle. ``others_share`` is the part of the time of all cores that other programs took during a live run.
     ``ops_before`` are the ops of a live run that the same process had recorded before, None where that is not known.
+    ``compiled`` are the functions that ``torch.compile`` had compiled by the end of a live run that ran some.
     """
 
     title: str = ""
@@ -217,6 +251,7 @@ class Meta(_Bounded):
     knows_storages: bool = False
     others_share: float | None = None
     ops_before: tuple[str, ...] | None = None
+    compiled: tuple[CompiledFrame, ...] = ()
     extra: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:

@@ -277,11 +277,16 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
 
         if not seconds > 0:
             raise ValueError(f"seconds must be more than 0 (got {seconds!r})")
-        said = self._analysis.findings.advice[number]
+        known = self._analysis.findings.advice
+        if not -len(known) <= number < len(known):
+            raise IndexError(f"there is no advice {number}; the report has {len(known)}, numbered from 0")
+        said = known[number]
         tried = run_trial(plan_trial(self._believed, said), seconds)
         words = (
             f"Tried here on the recorded shapes: {format_ns(tried.before_ns)} before and {format_ns(tried.after_ns)} "
             f"after, medians of {counted(tried.rounds, 'round')}."
+            + (f" These calls took {format_ns(tried.recorded_ns)} when recorded." if tried.recorded_ns else "")
+            + (f" Not tried: {'; '.join(tried.left_out)}." if tried.left_out else "")
         )
         saving = max(round(tried.before_ns - tried.after_ns), 0)
         found = replace(said, saving_ns=saving, certainty="measured here", evidence=f"{words} {said.evidence}")

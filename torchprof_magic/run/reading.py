@@ -36,6 +36,10 @@ MAX_SNAPSHOT_BYTES = 20 << 20
 _NO_EVENTS = b'{"traceEvents": []}'
 
 
+# What torch.compile compiled, or its compilation, is called in a trace.
+_COMPILED = r"^Torch-Compiled Region|\(dynamo_timed\)$"
+
+
 def read_recording(
     recording: Recording,
     *,
@@ -80,9 +84,10 @@ def read_recording(
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(
         trace.meta,
-        cell_labels=_labels_in(trace),
+        cell_labels=_labels_in(trace, recording),
         extra=_with_added(trace.meta.extra, recording),
         ops_before=this_process.ops_before(_ops_in(trace)),
+        compiled=recording.compiled if _runs_compiled(trace) else (),
     )
     trace = replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems))
     paths = tuple(cycle.stored or cycle.path for cycle in recording.cycles)
@@ -123,9 +128,16 @@ def _ops_in(trace: Trace) -> list[str]:
     return distinct(trace.events["name"].filter(is_op)).cast(pl.String).to_list()
 
 
-def _labels_in(trace: Trace) -> tuple[tuple[str, str], ...]:
+def _runs_compiled(trace: Trace) -> bool:
+    """Return whether code of ``torch.compile`` ran, or was made, in the recording."""
+    return bool(distinct(trace.events["name"]).cast(pl.String).str.contains(_COMPILED).any())
+
+
+def _labels_in(trace: Trace, recording: Recording) -> tuple[tuple[str, str], ...]:
     """Return only the labels of cells that occur in the trace, because a long session has thousands."""
-    files = {*trace.stacks["file"], *trace.sites["file"]}
+    compiled = {frame.file for frame in recording.compiled}
+    compiled |= {each.file for frame in recording.compiled for each in frame.breaks}
+    files = {*trace.stacks["file"], *trace.sites["file"], *compiled}
     return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 
 

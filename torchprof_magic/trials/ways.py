@@ -2,113 +2,116 @@
 
 from __future__ import annotations
 
-import re
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
 
+from torchprof_magic.trials.replay import DTYPES, CannotReplayError, Work, checked, random_tensor, replayed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.findings.advice.trial_plan import Call, TrialPlan
+    from torchprof_magic.findings.advice.trial_plan import Call, Input, TrialPlan
 
-    Work = Callable[[], object]
-
-_WHOLE = re.compile("[0-9]{1,9}")
-_SINGLE: dict[str, Callable[..., Any]] = {
-    "softmax": partial(torch.softmax, dim=-1),
-    "_softmax": partial(torch.softmax, dim=-1),
-    "relu": torch.relu,
-    "gelu": functional.gelu,
-    "silu": functional.silu,
-}
+# Which inputs of a product autocast converts in every call; it keeps the others, converted weights.
+_CONVERTED = {"mm": (0,), "addmm": (1,), "bmm": (0, 1), "baddbmm": (1, 2)}
+_HALF = "c10::BFloat16"
 
 
-def _tensors(call: Call, device: torch.device) -> list[torch.Tensor]:
+def _tensors(inputs: tuple[Input, ...], device: torch.device) -> list[torch.Tensor]:
     """Return tensors of the recorded shapes with random numbers, which come from a generator of their own."""
     numbers = torch.Generator(device=device).manual_seed(0)
-    dtype = getattr(torch, call.dtype)
-    return [torch.rand(shape, generator=numbers, device=device).to(dtype) for shape in call.shapes]
-
-
-def _op(call: Call) -> Callable[..., Any]:
-    found: Callable[..., Any] = _SINGLE.get(call.op) or getattr(torch, call.op)
+    known = [(each.shape, DTYPES.get(each.dtype)) for each in inputs]
+    found = [random_tensor(shape, dtype, numbers, device) for shape, dtype in known if shape is not None and dtype]
+    if len(found) < len(inputs) or not all(tensor.is_floating_point() for tensor in found):
+        raise CannotReplayError("its tensors are not of floating-point numbers")
     return found
 
 
 def _optimizer(plan: TrialPlan, call: Call, device: torch.device) -> tuple[Work, Work]:
-    parameters = [torch.nn.Parameter(tensor) for tensor in _tensors(call, device)]
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
     kind: Callable[..., torch.optim.Optimizer] = getattr(torch.optim, plan.name)
-    single = kind(parameters, lr=1e-3, foreach=False)
-    return single.step, kind(parameters, lr=1e-3, fused=True).step
+
+    def way(**how: bool) -> Work:
+        parameters = [torch.nn.Parameter(tensor) for tensor in _tensors(call.inputs, device)]
+        for parameter in parameters:
+            parameter.grad = torch.full_like(parameter, 1e-3)
+        return checked(Work(kind(parameters, lr=1e-6, **dict(plan.settings), **how).step))
+
+    return way(foreach=False), way(fused=True)
 
 
 def _threads(plan: TrialPlan, call: Call, device: torch.device) -> tuple[Work, Work]:
-    work = partial(_op(call), *_tensors(call, device))
+    work = replayed(call, device)
     return _on_threads(work, plan.threads or 1), _on_threads(work, plan.cores or 1)
 
 
 def _on_threads(work: Work, threads: int) -> Work:
-    def run() -> object:
+    def prepare() -> None:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
-            work()  # starts the threads
-        return work()
+            work.prepare()
+            work.run()  # starts the threads
+        work.prepare()
 
-    return run
+    return Work(work.run, prepare)
 
 
 def _autocast(plan: TrialPlan, call: Call, device: torch.device) -> tuple[Work, Work]:
     del plan
-    tensors, op = _tensors(call, device), _op(call)
-    weights = [tensor.bfloat16() for tensor in tensors[1:]]
+    half = replayed(call._replace(inputs=tuple(_in_half(each) for each in call.inputs)), device)
+    moving = _tensors(tuple(call.inputs[place] for place in _CONVERTED[call.op]), device)
 
     def in_bfloat16() -> object:
-        # Autocast keeps converted weights, and converts the input in every call.
-        return op(tensors[0].bfloat16(), *weights)
+        for tensor in moving:
+            tensor.bfloat16()
+        return half.run()
 
-    return partial(op, *tensors), in_bfloat16
+    return replayed(call, device), Work(in_bfloat16)
+
+
+def _in_half(given: Input) -> Input:
+    return given._replace(dtype=_HALF) if given.dtype == "float" and given.shape else given
 
 
 def _channels_last(plan: TrialPlan, call: Call, device: torch.device) -> tuple[Work, Work]:
-    del plan
-    image, weight = _tensors(call, device)[:2]
-    stride, padding, dilation = (_numbers(call.values, place) for place in (3, 4, 5))
-    groups = int(call.values[8]) if len(call.values) > 8 and _WHOLE.fullmatch(call.values[8]) else 1  # noqa: PLR2004 - its place
+    image, weight = _tensors(call.inputs[:2], device)
+    values = [each.value for each in call.inputs]
+    stride, padding, dilation = (_numbers(values, place) for place in (3, 4, 5))
+    groups = int(values[8]) if len(values) > 8 and values[8].isdecimal() else 1  # noqa: PLR2004 - its place
 
-    def ways(layout: torch.memory_format) -> Work:
-        x = image.contiguous(memory_format=layout).requires_grad_()
-        w = weight.contiguous(memory_format=layout).requires_grad_()
-        return lambda: _with_backward(functional.conv2d(x, w, None, stride, padding, dilation, groups))
+    def way(layout: torch.memory_format) -> Work:
+        x = image.contiguous(memory_format=layout).requires_grad_(plan.has_backward)
+        w = weight.contiguous(memory_format=layout).requires_grad_(plan.has_backward)
+        return checked(Work(lambda: _with_backward(functional.conv2d(x, w, None, stride, padding, dilation, groups))))
 
-    return ways(torch.contiguous_format), ways(torch.channels_last)
+    return way(torch.contiguous_format), way(torch.channels_last)
 
 
-def _numbers(values: tuple[str, ...], place: int) -> tuple[int, ...]:
-    """Return the numbers of a recorded list such as ``[1, 1]``; 1 where it is not known."""
+def _numbers(values: list[str], place: int) -> tuple[int, ...]:
+    """Return the numbers of a recorded list such as ``[1, 1]``; torch's defaults where it is not known."""
     text = values[place].strip("[]") if len(values) > place else ""
     parts = [part.strip() for part in text.split(",")]
     default = 0 if place == 4 else 1  # noqa: PLR2004 - the place of the padding
-    return tuple(int(part) if _WHOLE.fullmatch(part) else default for part in parts)
+    return tuple(int(part) if part.isdecimal() else default for part in parts)
 
 
 def _attention(plan: TrialPlan, call: Call, device: torch.device) -> tuple[Work, Work]:
-    del plan
-    q, k, v = (_heads(tensor).requires_grad_() for tensor in _tensors(call, device))
+    q, k, v = (_heads(tensor).requires_grad_(plan.has_backward) for tensor in _tensors(call.inputs, device))
 
     def single() -> None:
         scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
         _with_backward(torch.softmax(scores, -1) @ v)
 
-    return single, lambda: _with_backward(functional.scaled_dot_product_attention(q, k, v))
+    def fused() -> None:
+        _with_backward(functional.scaled_dot_product_attention(q, k, v))
+
+    return checked(Work(single)), checked(Work(fused))
 
 
 def _with_backward(result: torch.Tensor) -> None:
-    result.backward(torch.ones_like(result))  # type: ignore[no-untyped-call]
+    if result.requires_grad:
+        result.backward(torch.ones_like(result))  # type: ignore[no-untyped-call]
 
 
 def _heads(tensor: torch.Tensor) -> torch.Tensor:
@@ -123,3 +126,13 @@ WAYS: dict[str, Callable[[TrialPlan, Call, torch.device], tuple[Work, Work]]] = 
     "channels_last": _channels_last,
     "attention": _attention,
 }
+
+
+def ways_of(plan: TrialPlan, call: Call, device: torch.device) -> tuple[Work, Work]:
+    """Return both ways of one call. Raises ``CannotReplayError`` if it cannot be run again."""
+    try:
+        return WAYS[plan.kind](plan, call, device)
+    except CannotReplayError:
+        raise
+    except Exception as exc:
+        raise CannotReplayError("torch does not run it on contiguous tensors of the recorded shapes and types") from exc

@@ -26,6 +26,7 @@ from torchprof_magic.capture.recording import CpuFacts
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
 from torchprof_magic.capture.torch_api.patching import stand_in
+from torchprof_magic.system.process.cores import usable_cores
 from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def device_names(options: ProfileOptions) -> tuple[str, ...]:
 
 def cpu_facts() -> CpuFacts:
     """Return what ops on the CPU can use; features that this version of torch does not tell are left out."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     known = getattr(getattr(torch, "cpu", None), "get_capabilities", None)
     try:
         found = known() if known is not None else {}

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 Subject = TypeVar("Subject")
 # Of a step. What would save less is not worth a change of the program.
 LEAST_SHARE = 0.01
+# No run of a program shows a difference of less, in ns a step.
+LEAST_SAVING_NS = 10_000
+# If less of a saving is its own, its cause is that of another one on its line.
+MOSTLY = 0.5
 # From here on, what recorded steps show is not what steps without the profiler can save.
 LOUD_RATIO = 1.5
 
@@ -128,15 +132,39 @@ def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) 
     counted = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     for advice in sorted(found, key=_precedence):
         if advice.saving_ns is None:
-            kept.append(advice)
+            same = next((at for at, other in enumerate(kept) if _are_of_one_op(advice, other)), None)
+            if same is None:
+                kept.append(advice)
+            else:
+                kept[same] = replace(kept[same], fix=f"{kept[same].fix}; or {advice.fix}")
             continue
         rest = _rest(advice, counted)
-        if rest.saving_ns is None or rest.saving_ns <= 0 or rest.saving_ns < settings.least_share(advice.rule) * whole:
+        if rest.saving_ns is None or rest.saving_ns < _least_ns(advice.rule, settings, whole):
+            continue
+        # What is left of it belongs to the same cause.
+        if rest.saving_ns < MOSTLY * advice.saving_ns and any(_are_of_one_line(advice, other) for other in kept):
             continue
         kept.append(rest)
         if advice.spans is not None:
             counted = joined(counted, advice.spans)
     return kept
+
+
+def _are_of_one_line(advice: Advice, other: Advice) -> bool:
+    return advice.line is not None and (advice.file, advice.line) == (other.file, other.line)
+
+
+def _are_of_one_op(advice: Advice, other: Advice) -> bool:
+    """Return whether two pieces of advice without a number are two ways to do without the same op's time."""
+    is_certain = bool(advice.op and advice.fix) and advice.saving_bytes is None and advice.rule != other.rule
+    same = (advice.op, advice.file, advice.line) == (other.op, other.file, other.line)
+    return is_certain and same and other.saving_ns is None and other.saving_bytes is None
+
+
+def _least_ns(rule: str, settings: Settings, whole_ns: float) -> float:
+    """Return the least saving of a rule that is said, in ns a step; the user's own rules set theirs themselves."""
+    least = LEAST_SAVING_NS if any(rule == each.name for each in RULES) else 1
+    return max(settings.least_share(rule) * whole_ns, least)
 
 
 def _without_profiler(trace: Trace, advice: Advice) -> Advice:

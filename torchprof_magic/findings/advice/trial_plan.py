@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from torchprof_magic.findings.advice.rules.attention import attention_calls
-from torchprof_magic.findings.advice.rules.optimizer import updates_of
+from torchprof_magic.findings.advice.rules.optimizer import updates_at
 from torchprof_magic.findings.advice.times import rows_named
 from torchprof_magic.findings.verdict.accounts import chosen_steps
+from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
@@ -22,37 +24,65 @@ if TYPE_CHECKING:
 
 # Of the distinct calls those with the most time are tried.
 MOST_CALLS = 8
-MOST_DIMS = 6
 # Elements of all tensors of a trial together, 1 GB of float32.
 MOST_ELEMENTS = 2**28
-TYPES = {"float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
-_PRODUCTS = r"^aten::(mm|addmm|bmm)$"
-_SINGLE = r"^aten::(exp|log|sin|cos|tanh|sigmoid|relu|gelu|silu|sqrt|abs|neg|softmax|_softmax|mul|add|sub|div)$"
+FLOAT = "float"
+_PRODUCTS = r"^aten::(mm|addmm|bmm|baddbmm)$"
+# Whatever a program calls of these, and what they call, is tried as the outermost of them.
+_HEAVY = (
+    r"^aten::(mm|addmm|bmm|baddbmm|mv|convolution|convolution_backward|native_layer_norm|native_batch_norm|softmax|"
+    r"_softmax|log_softmax|_log_softmax|sum|mean|exp|log|sin|cos|tanh|sigmoid|relu|clamp_min|gelu|silu|sqrt|rsqrt|abs|"
+    r"neg|pow|erf|clamp|where|addcmul|addcdiv|lerp|maximum|minimum|mul|add|sub|rsub|div)_?$"
+)
 _CONVOLUTIONS = r"^aten::convolution$"
+_TRANSPOSED = 6  # its place among the inputs of a convolution
+
+
+class Input(NamedTuple):
+    """What was recorded of one input of an op: the type's name, the shape of a tensor, and the value as text.
+
+    A list of tensors, and what torch does not record, such as a text, has the shape None.
+    """
+
+    dtype: str
+    shape: tuple[int, ...] | None
+    value: str = ""
 
 
 class Call(NamedTuple):
-    """One op with the shapes of its tensors, their type, its calls in each step, and values of other inputs."""
+    """One op with its inputs as they were recorded, its calls in each step, and the time of these in ns."""
 
     op: str
-    shapes: tuple[tuple[int, ...], ...]
-    dtype: str
+    inputs: tuple[Input, ...]
     each_step: float
-    values: tuple[str, ...] = ()
+    ns: float = 0.0
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the tensors with elements that are numbered by at least one dimension."""
+        return tuple(each.shape for each in self.inputs if each.shape)
+
+
+def tensors(*shapes: tuple[int, ...], dtype: str = FLOAT) -> tuple[Input, ...]:
+    """Return inputs that are tensors of one type."""
+    return tuple(Input(dtype, shape) for shape in shapes)
 
 
 class TrialPlan(NamedTuple):
-    """What to try: ``kind`` chooses how, and ``name`` is that of an optimizer.
+    """What to try: ``kind`` chooses how, and ``name`` is that of an optimizer, with its ``settings``.
 
     ``threads`` are those of ops in the recording, and ``cores`` those that its process could use; None if unknown.
+    ``has_backward`` is set if the recorded steps have a backward pass.
     """
 
     kind: str
     calls: tuple[Call, ...]
     name: str = ""
+    settings: tuple[tuple[str, float], ...] = ()
     threads: int | None = None
     cores: int | None = None
     on_device: bool = False
+    has_backward: bool = True
 
 
 def plan_trial(trace: Trace, advice: Advice) -> TrialPlan:
@@ -65,55 +95,82 @@ def plan_trial(trace: Trace, advice: Advice) -> TrialPlan:
         raise ValueError(f"{advice.rule} cannot be tried without your data; these can: {', '.join(_PLANS)}")
     if not trace.meta.has_shapes:
         raise ValueError("trying advice needs the shapes of the ops; record them with --shapes")
-    found = plan(trace)
+    found = plan(trace, advice)
     if not found.calls:
         raise ValueError("the recording does not tell the shapes that this needs")
-    elements = sum(int(np.prod(shape)) for call in found.calls for shape in call.shapes)
+    elements = sum(math.prod(shape) for call in found.calls for shape in call.shapes)
     if elements > MOST_ELEMENTS:
         raise ValueError(
             f"the tensors of this trial have {format_count(elements)} elements; at most "
             f"{format_count(MOST_ELEMENTS)} are tried"
         )
-    return found._replace(on_device=trace.has_device, threads=trace.meta.cpu_threads, cores=trace.meta.cpu_cores)
-
-
-def _optimizer(trace: Trace) -> TrialPlan:
-    name, rows = updates_of(trace)
-    shapes = [_dims(text)[:1] for text in trace.events["shapes"].gather(rows).cast(pl.String).to_list()]
-    known = tuple(shape[0] for shape in shapes if shape)
-    return TrialPlan("optimizer", (Call("step", known, "float32", 1.0),) if known else (), name=name)
-
-
-def _threads(trace: Trace) -> TrialPlan:
-    return TrialPlan("threads", _calls(trace, rf"{_PRODUCTS}|{_SINGLE}"))
-
-
-def _precision(trace: Trace) -> TrialPlan:
-    return TrialPlan("autocast", tuple(call for call in _calls(trace, _PRODUCTS) if call.dtype == "float32"))
-
-
-def _layout(trace: Trace) -> TrialPlan:
-    calls = _calls(trace, _CONVOLUTIONS)
-    return TrialPlan("channels_last", tuple(call for call in calls if len(call.shapes[0]) == 4))  # noqa: PLR2004 - images
-
-
-def _attention(trace: Trace) -> TrialPlan:
-    first, second = attention_calls(trace)
-    pairs = zip(
-        *(trace.events["shapes"].gather(rows).cast(pl.String).to_list() for rows in (first, second)), strict=True
+    return found._replace(
+        on_device=trace.has_device,
+        threads=trace.meta.cpu_threads,
+        cores=trace.meta.cpu_cores,
+        has_backward=len(rows_named(trace, _BACKWARD)) > 0,
     )
-    counts: dict[tuple[tuple[int, ...], ...], int] = {}
-    for scores, values in pairs:
-        left, right = _dims(scores)[:2], _dims(values)[:2]
-        if len(left) == len(right) == 2 and len(left[0]) == len(right[1]):  # noqa: PLR2004 - two matrices
-            key = (left[0], (*left[1][:-2], left[1][-1], left[1][-2]), right[1])
+
+
+def _optimizer(trace: Trace, advice: Advice) -> TrialPlan:
+    updates = updates_at(trace, advice)
+    if updates is None:
+        return TrialPlan("optimizer", ())
+    found = trace.events[updates.rows.tolist()].select(*(pl.col(name).cast(pl.String) for name in _RECORDED))
+    inputs = tuple(_inputs(row)[0] for row in found.iter_rows(named=True) if _inputs(row))
+    calls = (Call("step", inputs, 1.0, advice.saving_ns or 0),) if inputs else ()
+    return TrialPlan("optimizer", calls, name=updates.name, settings=updates.settings)
+
+
+def _threads(trace: Trace, _: Advice) -> TrialPlan:
+    return TrialPlan("threads", _calls(trace, _HEAVY))
+
+
+def _precision(trace: Trace, _: Advice) -> TrialPlan:
+    calls = _calls(trace, _PRODUCTS)
+    return TrialPlan("autocast", tuple(call for call in calls if {each.dtype for each in call.inputs[:2]} == {FLOAT}))
+
+
+def _layout(trace: Trace, _: Advice) -> TrialPlan:
+    return TrialPlan("channels_last", tuple(call for call in _calls(trace, _CONVOLUTIONS) if _is_of_images(call)))
+
+
+def _is_of_images(call: Call) -> bool:
+    """Return whether a convolution is of images, and not transposed."""
+    is_plain = len(call.inputs) <= _TRANSPOSED or call.inputs[_TRANSPOSED].value != "True"
+    return is_plain and len(call.shapes) > 1 and len(call.shapes[0]) == 4  # noqa: PLR2004 - images
+
+
+def _attention(trace: Trace, advice: Advice) -> TrialPlan:
+    first, second = attention_calls(trace, advice.file, advice.line)
+    rows = np.concatenate((first, second)).tolist()
+    frame = trace.events[rows].select(*(pl.col(name).cast(pl.String) for name in _RECORDED))
+    inputs = [_inputs(row) for row in frame.iter_rows(named=True)]
+    counts: dict[tuple[Input, ...], int] = {}
+    for scores, values in zip(inputs[: len(first)], inputs[len(first) :], strict=True):
+        key = _query_key_value(scores, values)
+        if key is not None:
             counts[key] = counts.get(key, 0) + 1
     steps = chosen_steps(trace).steps
-    calls = tuple(Call("attention", shapes, "float32", times / steps) for shapes, times in counts.items())
+    calls = tuple(Call("attention", key, times / steps) for key, times in counts.items())
     return TrialPlan("attention", calls[:MOST_CALLS])
 
 
-_PLANS: dict[str, Callable[[Trace], TrialPlan]] = {
+def _query_key_value(scores: tuple[Input, ...], values: tuple[Input, ...]) -> tuple[Input, ...] | None:
+    """Return the inputs of fused attention, from those of the product before the softmax and of that after it."""
+    (left, right), weighed = (each[:2] if len(each) > 1 else (None, None) for each in (scores, values))
+    value = weighed[1]
+    if left is None or right is None or value is None or not (left.shape and right.shape and value.shape):
+        return None
+    if len(right.shape) < 2 or len(left.shape) != len(value.shape):  # noqa: PLR2004 - matrices
+        return None
+    key = (*right.shape[:-2], right.shape[-1], right.shape[-2])
+    return (left, right._replace(shape=key), value)
+
+
+_BACKWARD = r"^autograd::engine"
+_RECORDED = ("name", "shapes", "dtypes", "concrete_inputs")
+_PLANS: dict[str, Callable[[Trace, Advice], TrialPlan]] = {
     "single_tensor_optimizer": _optimizer,
     "oversubscribed_threads": _threads,
     "undersubscribed_threads": _threads,
@@ -124,39 +181,37 @@ _PLANS: dict[str, Callable[[Trace], TrialPlan]] = {
 
 
 def _calls(trace: Trace, pattern: str) -> tuple[Call, ...]:
-    """Return the distinct calls with the most time, of which shapes and types are known."""
+    """Return the distinct calls with the most time; of those inside each other only the outer ones."""
     rows = rows_named(trace, pattern)
-    frame = trace.events[rows.tolist()].select(
-        *(pl.col(name).cast(pl.String) for name in ("name", "shapes", "dtypes", "concrete_inputs")), "dur_ns"
-    )
-    keys = ("name", "shapes", "dtypes", "concrete_inputs")
-    sums = frame.group_by(keys).agg(pl.len().alias("count"), pl.col("dur_ns").sum()).sort("dur_ns", descending=True)
+    is_heavy = np.zeros(trace.events.height, np.bool_)
+    is_heavy[rows] = True
+    parent, depth = (trace.events[name].to_numpy() for name in ("parent", "depth"))
+    rows = rows[nearest_marked(parent, depth, is_heavy)[parent[rows]] < 0]
+    frame = trace.events[rows.tolist()].select(*(pl.col(name).cast(pl.String) for name in _RECORDED), "dur_ns")
+    sums = frame.group_by(_RECORDED).agg(pl.len().alias("count"), pl.col("dur_ns").sum())
+    sums = sums.sort("dur_ns", *_RECORDED, descending=[True, *(False for _ in _RECORDED)])
     steps = chosen_steps(trace).steps
-    found = (_call(row, steps) for row in sums.head(MOST_CALLS).iter_rows(named=True))
-    return tuple(call for call in found if call is not None)
+    return tuple(
+        Call(row["name"].removeprefix("aten::"), _inputs(row), row["count"] / steps, row["dur_ns"] / steps)
+        for row in sums.head(MOST_CALLS).iter_rows(named=True)
+        if _inputs(row)
+    )
 
 
-def _call(row: dict[str, Any], steps: int) -> Call | None:
-    shapes, types = _dims(row["shapes"]), _texts(row["dtypes"])
-    known = [TYPES[name] for name in types if name in TYPES]
-    if not shapes or not known:
-        return None
-    op = str(row["name"]).removeprefix("aten::")
-    return Call(op, shapes, known[0], row["count"] / steps, _texts(row["concrete_inputs"]))
-
-
-def _dims(text: object) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the tensors in the recorded inputs, without those of other inputs."""
-    return tuple(tuple(shape) for shape in _parsed(text) if _is_shape(shape))
+def _inputs(row: dict[str, Any]) -> tuple[Input, ...]:
+    """Return the inputs of a recorded call; empty if they were not recorded."""
+    shapes, types = _parsed(row["shapes"]), _parsed(row["dtypes"])
+    values = _parsed(row["concrete_inputs"]) or [""] * len(types)
+    if not len(shapes) == len(types) == len(values):
+        return ()
+    return tuple(
+        Input(str(dtype), tuple(shape) if _is_shape(shape) else None, str(value))
+        for dtype, shape, value in zip(types, shapes, values, strict=True)
+    )
 
 
 def _is_shape(shape: object) -> bool:
-    is_list = isinstance(shape, list) and 0 < len(shape) <= MOST_DIMS
-    return is_list and all(isinstance(size, int) and size > 0 for size in shape)  # type: ignore[attr-defined]
-
-
-def _texts(text: object) -> tuple[str, ...]:
-    return tuple(str(value) for value in _parsed(text))
+    return isinstance(shape, list) and all(isinstance(size, int) and size >= 0 for size in shape)
 
 
 def _parsed(text: object) -> list[Any]:

@@ -32,6 +32,7 @@ from torchprof_magic.model.units import counted, format_ns, format_ratio, printa
 from torchprof_magic.tables.execution_trace import has_graph
 from torchprof_magic.tables.memory.in_use import memory_peaks, memory_series
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
+from torchprof_magic.tables.steps import steps_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -55,6 +56,8 @@ MOSTLY_WORK = 0.6
 LEAST_CAUSE = 0.25
 # Nothing is called the limit below this share.
 LEAST_LIMIT = 0.2
+# From this share of all recorded steps on, a recording is one of compilation, whichever steps count.
+NEARLY_ALL = 0.8
 # Every cause is named from this share on.
 LEAST_SECOND = 0.1
 _HOW_TO_RECORD = "Record the activity of the device as well (--activities cpu,cuda) to see what limits the program."
@@ -124,8 +127,37 @@ class Verdict:
 def find_verdict(trace: Trace) -> Verdict:
     """Return what limits the recorded steps, or what was not recorded to tell.
 
-    Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides.
+    Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides. Only if
+    nearly all of the recording is compilation, this is the verdict, with what limits the other steps after it.
     """
+    return _with_compilation(trace, _limit(trace))
+
+
+def _with_compilation(trace: Trace, found: Verdict) -> Verdict:
+    """Return the verdict, or that nearly all of the steps is compilation if that is in steps that do not count."""
+    steps = steps_table(trace).frame.filter("complete")
+    whole_ns, compile_ns = int(steps["dur_ns"].sum()), int(steps["compile_ns"].sum())
+    if found.kind in ("compile", "initialisation") or compile_ns < NEARLY_ALL * max(whole_ns, 1):
+        return found
+    most = steps.sort("compile_ns", descending=True).row(0, named=True)
+    usual = format_ns(chosen_steps(trace).whole_ns / chosen_steps(trace).steps)
+    return replace(
+        found,
+        kind="compile",
+        title=TITLES["compile"],
+        text=(
+            Span(text="Compilation, and what else is done once, takes "),
+            Span(text=f"{format_ns(compile_ns)} of {format_ns(whole_ns)}", style="strong"),
+            Span(text=f" that were recorded ({format_ratio(compile_ns / whole_ns)}), most of it in step "),
+            Span(text=f"{most['number']}. Record later steps. The others take {usual} each. {found.title}: "),
+            *found.text,
+        ),
+        share=compile_ns / whole_ns,
+    )
+
+
+def _limit(trace: Trace) -> Verdict:
+    """Return what limits the steps that count, or what was not recorded to tell."""
     if (signs := signs_of_device(trace)) is not None:
         lost = next((each.message for each in trace.problems if each.code in _LOST_EVENTS), "")
         return _say(

@@ -25,7 +25,7 @@ from torchprof_magic.ingest.chrome.counters import COUNTER_COLUMNS, counter_colu
 from torchprof_magic.ingest.chrome.event_waits import EventWaits
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.schema import COUNTER, NO_ARGS, NO_RAW, Args, Event
-from torchprof_magic.model.trace import CATEGORY, CONVOLUTIONS, MEMORY_SCHEMA, TEXT
+from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT
 from torchprof_magic.model.vendors import AUTOGRAD_ARROWS, DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ _READERS: dict[str, Callable[[list[Args], _Numbers], pl.Series]] = {
     "fwd_thread": lambda args, numbers: numbers([arg.fwd_thread for arg in args], what="Fwd thread id"),
     "shapes": lambda args, _: raw_text([arg.input_dims for arg in args]),
     "dtypes": lambda args, _: raw_text([arg.input_types for arg in args]),
+    "concrete_inputs": lambda args, _: raw_text([arg.concrete_inputs for arg in args]),
     "bytes": lambda args, numbers: numbers([arg.copy_bytes for arg in args], what="bytes"),
     "call_stack": lambda args, _: optional_text([arg.call_stack for arg in args]),
     "launch_config": lambda args, _: json_arrays(
@@ -85,7 +86,7 @@ _READERS: dict[str, Callable[[list[Args], _Numbers], pl.Series]] = {
     ),
     "collective": lambda args, _: _collectives(args),
 }
-_READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "call_stack")
+_READ_OF_OPS = ("sequence", "fwd_thread", "shapes", "dtypes", "concrete_inputs", "call_stack")
 # The only events whose "External id" is reliable: on kernels it often is the correlation under another name.
 _ANNOTATIONS = ("user_annotation", "gpu_user_annotation")
 _RECORDED_BY_TORCH = ("cpu_op", "user_annotation")
@@ -103,14 +104,6 @@ _HAVE_CATS = (*_HAVE_STREAMS, "runtime")
 
 def _is_allocation(event: Event) -> bool:
     return event.name == ALLOCATION and event.cat == "cpu_instant_event"
-
-
-def _concrete_inputs(names: Sequence[object], args: list[Args]) -> pl.Series:
-    # Those of all ops would take as much memory as their shapes, and nothing needs them.
-    if CONVOLUTIONS.isdisjoint(names):
-        return no_text(len(names))
-    pairs = zip(names, args, strict=True)
-    return raw_text([arg.concrete_inputs if name in CONVOLUTIONS else NO_RAW for name, arg in pairs])
 
 
 def _collectives(args: list[Args]) -> pl.Series:
@@ -265,7 +258,6 @@ class ColumnBuilder:
         numbers = partial(integers, findings=self._found, names=names)
         columns = {name: read(args, numbers) for name, read in readers.items()}
         if category == "cpu_op":
-            columns["concrete_inputs"] = _concrete_inputs(names, args)
             columns["collective"] = _collectives(args)
         return pl.DataFrame(
             {

@@ -65,10 +65,12 @@ def attention_unfused(trace: Trace) -> list[Advice]:
     return found
 
 
-def attention_calls(trace: Trace) -> tuple[IntArray, IntArray]:
-    """Return the first and the second product of each softmax between two."""
-    found = [(int(rows[0]), int(rows[-1])) for rows in _chains(trace, with_products=True).values()]
-    pairs = np.array(found, np.int64).reshape(-1, 2)
+def attention_calls(trace: Trace, file: str, line: int | None) -> tuple[IntArray, IntArray]:
+    """Return the first and the second product of each softmax between two, of those on one line."""
+    chains = _chains(trace, with_products=True)
+    places = by_place(trace, np.array(sorted(chains), np.int64))
+    rows = next((rows for *place, rows in places if place == [file, line]), np.empty(0, np.int64))
+    pairs = np.array([(chains[row][0], chains[row][-1]) for row in rows.tolist()], np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 

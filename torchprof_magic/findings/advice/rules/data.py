@@ -9,6 +9,7 @@ import numpy as np
 
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
+from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.tables.waiting.loaders import MOSTLY_LATE, fetch_rows, has_workers
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 # Handing a batch from a worker to the program takes up to this long, so shorter fetches gain nothing.
 LEAST_FETCH_NS = 2_000_000
 MOST_WORKERS = 8
+# Of the fetches. On one core, loading in a worker only moves the work.
+LEAST_SAVED = 0.1
 LINK = "https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading"
 
 
@@ -32,30 +35,49 @@ def dataloader_workers(trace: Trace) -> list[Advice]:
 
 
 def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:
-    """Return advice if fetches are long. With W workers a step takes as long as its rest, or as a W-th of a fetch."""
+    """Return advice if fetches are long, with as many workers as hide them, but no more than there are cores.
+
+    With W workers a step takes as long as its rest, as a W-th of a fetch, or as all of its work on the cores.
+    """
     spans = spans_of(trace, rows)
     if np.median(spans.end_ns - spans.start_ns) < LEAST_FETCH_NS:
         return None
     fetch_ns = ns_in_steps(trace, spans)
     rest_ns = max(step_ns(trace) - fetch_ns, 1.0)
-    workers = min(max(math.ceil(fetch_ns / rest_ns), 2), MOST_WORKERS)
-    left_ns = max(fetch_ns / workers - rest_ns, 0.0)
+    most = min(trace.meta.cpu_cores or MOST_WORKERS, MOST_WORKERS)
+    workers = min(max(math.ceil(fetch_ns / rest_ns), 2), most)
+    left_ns = max(fetch_ns / workers - rest_ns, _work_ns(trace) / (trace.meta.cpu_cores or workers) - rest_ns, 0.0)
     inside = critical(trace, spans)
     waits = ", while the device has nothing to do" if trace.has_device else ""
-    left = f" With {workers} of them {format_ns(left_ns)} would remain." if left_ns else ""
+    left = f" With {counted(workers, 'worker')} {format_ns(left_ns)} would remain." if left_ns else ""
+    cores = f" The process may use {counted(most, 'core')}." if most < MOST_WORKERS else ""
+    saving_ns = round(max(ns_in_steps(trace, inside) - left_ns, 0.0))
+    if saving_ns < LEAST_SAVED * fetch_ns:
+        return None
     return Advice(
         rule="dataloader_workers",
         title="Load the data in worker processes",
         fix=f"`num_workers={workers}` in the DataLoader",
-        evidence=f"The program loads its batches itself: {format_ns(fetch_ns)} {each(trace)}{waits}.{left}",
+        evidence=f"The program loads its batches itself: {format_ns(fetch_ns)} {each(trace)}{waits}.{cores}{left}",
         file=file,
         line=line,
         op="DataLoader",
-        saving_ns=round(max(ns_in_steps(trace, inside) - left_ns, 0.0)),
+        saving_ns=saving_ns,
         certainty="measured",
         link=LINK,
         spans=inside,
     )
+
+
+def _work_ns(trace: Trace) -> float:
+    """Return how much of a step its thread used a core, in ns; 0 if that was not measured.
+
+    What it only waits for, such as a file, workers can wait for side by side.
+    """
+    chosen = set(trace.steps[chosen_steps(trace).row.tolist()].select("cycle", "number").rows())
+    marks = [mark.cpu_ns for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) in chosen]
+    known = [cpu_ns for cpu_ns in marks if cpu_ns is not None]
+    return sum(known) / len(known) if known else 0.0
 
 
 def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:
@@ -63,12 +85,15 @@ def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advic
     if len(late) < MOSTLY_LATE * len(rows):
         return None
     inside = critical(trace, spans_of(trace, late))
+    cores = trace.meta.cpu_cores
+    most = f", of at most {cores}" if cores else ""
+    may = f" The process may use {counted(cores, 'core')}." if cores else ""
     return Advice(
         rule="dataloader_workers",
         title="Use more workers, or give them less to do",
-        fix="a larger `num_workers`, or less work for each sample",
+        fix=f"a larger `num_workers`{most}, or less work for each sample",
         evidence=f"The workers do not keep up: no batch was ready {format_count(len(late))} of "
-        f"{counted(len(rows), 'time')}.",
+        f"{counted(len(rows), 'time')}.{may}",
         file=file,
         line=line,
         op="DataLoader",

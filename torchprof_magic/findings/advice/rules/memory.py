@@ -19,8 +19,10 @@ from torchprof_magic.tables.memory.leaks import MEASURED, leaks_table
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# Of the peak. Memory that grows by less in a step is not what a program runs out of.
+# Of the peak, and in all. Memory that grows by less in a step is not what a program runs out of: that of 100,000 steps
+# is 1.6 GB.
 LEAST_GROWTH = 0.01
+LEAST_GROWTH_BYTES = 16_384
 # Of the peak. Computing again takes time, so less memory than that is not worth it.
 LEAST_CHECKPOINT = 0.2
 LEAST_PEAK_BYTES = 100_000_000
@@ -37,7 +39,7 @@ def memory_leak(trace: Trace) -> Advice | None:
     if trace.memory.height == 0:
         return None
     leaks = leaks_table(trace).frame
-    least = LEAST_GROWTH * _peak(trace)
+    least = max(LEAST_GROWTH * _peak(trace), LEAST_GROWTH_BYTES)
     certain = leaks.filter(pl.col("certainty") == MEASURED)
     is_certain = certain.height > 0 and certain["bytes_per_step"].sum() >= least
     leaks = certain if is_certain else leaks

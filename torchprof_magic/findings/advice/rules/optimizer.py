@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,6 @@ from torchprof_magic.findings.advice.times import (
     each,
     joined,
     ns_in_steps,
-    overlap,
     rows_named,
     spans_of,
 )
@@ -26,10 +25,15 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
-# Which part of the time of its ops a fused step takes: how often each reads or writes a parameter, a gradient or a
-# state. Adam by single ops 18 times and fused 7 times, with roots and divisions done in passing; SGD 8 and 5 times.
 ANNOTATIONS = ("user_annotation", "cpu_op")
-FUSED_SHARE = {"Adam": 0.3, "AdamW": 0.3, "SGD": 0.6, "Adagrad": 0.5}
+# Which part of the time of its ops a fused step takes, measured on large parameters (benchmarks/optimizers.py). Plain
+# SGD is one op that reads and writes each tensor once, as the fused one does.
+FUSED_SHARE = {"Adam": 0.35, "AdamW": 0.35, "SGD": 1.0, "Adagrad": 0.4}
+# SGD with momentum, and with weight decay or Nesterov's momentum as well.
+MOMENTUM_SHARE, MORE_SHARE = 0.7, 0.6
+# What a fused step costs besides the wrapper of the optimizer, in ns: its call, and the grouping and checking of each
+# parameter. On the CPU each is divided among threads, whatever its size.
+FUSED_CALL_NS, FUSED_PARAMETER_NS, DIVIDED_NS = 5_000, 700, 2_000
 # torch fuses their steps only on the CPU.
 CPU_ONLY = ("Adagrad",)
 # The op that changes a parameter.
@@ -41,61 +45,141 @@ _STEP = r"^Optimizer\.step#"
 _ZERO_GRAD = r"^Optimizer\.zero_grad#"
 
 
+class Updates(NamedTuple):
+    """How an optimizer updates its parameters: the ops that change each of them, and settings that its ops show."""
+
+    name: str
+    rows: IntArray
+    settings: tuple[tuple[str, float], ...]
+
+    @property
+    def fused_share(self) -> float:
+        """Which part of the time of its ops a fused step takes."""
+        if self.name != "SGD" or not self.settings:
+            return FUSED_SHARE[self.name]
+        return MOMENTUM_SHARE if len(self.settings) == 1 else MORE_SHARE
+
+
+class _Usual(NamedTuple):
+    """What a step of an optimizer usually takes, in ns: ops, the Python between them, and what comes before and after.
+
+    Each part is the shortest of all steps, because the others may have lost the core in it.
+    """
+
+    ops_ns: float
+    between_ns: float
+    around_ns: float
+
+
 def single_tensor_optimizer(trace: Trace) -> list[Advice]:
     """Advise ``fused=True`` for an optimizer that updates its parameters one by one."""
+    found = (_fused(trace, file, line, rows) for file, line, rows in _steps_by_place(trace))
+    return [advice for advice in found if advice is not None]
+
+
+def _steps_by_place(trace: Trace) -> list[tuple[str, int | None, IntArray]]:
+    """Return the steps of each class of optimizers on each line."""
     steps = rows_named(trace, _STEP, *ANNOTATIONS)
-    found = []
-    for file, line, rows in by_place(trace, steps):
-        advice = _fused(trace, file, line, rows)
-        found += [advice] if advice else []
-    return found
+    names = trace.events["name"].gather(steps).cast(pl.String)
+    classes = names.unique(maintain_order=True).to_list()
+    return [place for name in classes for place in by_place(trace, steps[(names == name).to_numpy()])]
 
 
 def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:
-    name = _class_of(trace, int(rows[0]))
-    inside = _ops_in(trace, rows)
-    ops = trace.events["name"].gather(inside).cast(pl.String)
-    if (
-        name not in FUSED_SHARE
-        or (trace.has_device and name in CPU_ONLY)
-        or ops.str.contains(r"^aten::_(foreach|fused)_").any()
-    ):
+    updates = _updates(trace, rows)
+    if updates is None or len(updates.rows) < LEAST_PARAMETERS:
         return None
-    parameters = int((ops == LAST_OP.get(name, LAST_OP["Adam"])).sum()) / max(len(rows), 1)
-    if parameters < LEAST_PARAMETERS:
-        return None
-    cost = cost_of(trace, spans_of(trace, rows))
-    ops_ns = ns_in_steps(trace, overlap(cost.spans, spans_of(trace, inside)))
+    cost, usual = cost_of(trace, spans_of(trace, rows)), _usual(trace, rows)
+    now_ns = usual.ops_ns + usual.between_ns + usual.around_ns
+    ops = len(_ops_in(trace, rows)) / len(rows)
+    parameters = ops * len(updates.rows) / len(_ops_in(trace, rows[:1]))
+    fixed_ns = usual.around_ns + FUSED_CALL_NS + _parameter_ns(trace) * parameters
+    fused_ns = fixed_ns + updates.fused_share * usual.ops_ns
+    # What recording adds is in all parts alike, and what is hidden behind a device saves nothing.
     whole_ns = ns_in_steps(trace, spans_of(trace, rows))
-    # What recording adds is in the ops and between them alike.
-    left_ns = FUSED_SHARE[name] * ops_ns * min(cost.ns / max(whole_ns, 1.0), 1.0)
+    per_step = len(rows) / chosen_steps(trace).steps
+    scale = min(cost.ns / max(whole_ns, 1.0), 1.0) * per_step
     return Advice(
         rule="single_tensor_optimizer",
         title="Let the optimizer update all parameters at once",
-        fix=f"`torch.optim.{name}(..., fused=True)`",
-        evidence=f"`{name}.step` takes {format_ns(cost.ns)} {each(trace)} for "
-        f"{format_count(len(ops) / max(len(rows), 1))} ops, "
-        f"one parameter after the other. Fused, it takes no calls, and {format_ratio(FUSED_SHARE[name])} of the ops' "
-        f"own {format_ns(ops_ns)}, because it reads and writes each tensor once.",
+        fix=f"`torch.optim.{updates.name}(..., fused=True)`",
+        evidence=f"`{updates.name}.step` takes {format_ns(now_ns * scale)} {each(trace)} for {format_count(ops)} ops, "
+        f"one parameter after the other. Fused, {format_ns(fixed_ns * scale)} remain for the call and the lists of "
+        f"parameters, and {format_ratio(updates.fused_share)} of the ops' own {format_ns(usual.ops_ns * scale)}, "
+        "because it reads and writes each tensor once.",
         file=file,
         line=line,
-        op=f"Optimizer.step#{name}.step",
-        saving_ns=round(max(cost.ns - left_ns, 0.0)),
+        op=f"Optimizer.step#{updates.name}.step",
+        saving_ns=round(max((now_ns - fused_ns) * scale, 0.0)),
         certainty="estimated",
         link=FUSED_LINK,
         spans=cost.spans,
     )
 
 
-def updates_of(trace: Trace) -> tuple[str, IntArray]:
-    """Return the class of the optimizer and the ops that update each parameter in its first recorded step."""
-    steps = rows_named(trace, _STEP, *ANNOTATIONS)
-    if len(steps) == 0:
-        return "", steps
-    name = _class_of(trace, int(steps[0]))
-    inside = _ops_in(trace, steps[:1])
-    names = trace.events["name"].gather(inside).cast(pl.String)
-    return name, inside[(names == LAST_OP.get(name, LAST_OP["Adam"])).to_numpy()]
+def _parameter_ns(trace: Trace) -> int:
+    is_divided = not trace.has_device and (trace.meta.cpu_threads or 1) > 1
+    return FUSED_PARAMETER_NS + (DIVIDED_NS if is_divided else 0)
+
+
+def _usual(trace: Trace, rows: IntArray) -> _Usual:
+    """Return what a step takes on average, of those that call equally many ops as long as the shortest of them."""
+    calls = [_ops_in(trace, row[None]) for row in rows]
+    counts = np.array([len(each_one) for each_one in calls])
+    alike = [np.flatnonzero(counts == count) for count in np.unique(counts[counts > 0])]
+    parts = [(len(at), _shortest(trace, rows[at], np.stack([calls[each_one] for each_one in at]))) for at in alike]
+    whole = max(sum(count for count, _ in parts), 1)
+    return _Usual(*(sum(count * part[place] for count, part in parts) / whole for place in range(3)))
+
+
+def _shortest(trace: Trace, rows: IntArray, ops: IntArray) -> _Usual:
+    """Return the shortest of each part of some steps, whose ops stand in one row each."""
+    start, dur = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns"))
+    begin, end = start[ops], start[ops] + dur[ops]
+    around = (begin[:, 0] - start[rows]) + (start[rows] + dur[rows] - end[:, -1])
+    between = (begin[:, 1:] - end[:, :-1]).min(axis=0)
+    return _Usual(float(dur[ops].min(axis=0).sum()), float(between.sum()), float(around.min()))
+
+
+def updates_at(trace: Trace, advice: Advice) -> Updates | None:
+    """Return how the optimizer of some advice updates its parameters; None if that is not known."""
+    wanted = (advice.op, advice.file, advice.line)
+    for file, line, rows in _steps_by_place(trace):
+        if (trace.events["name"][int(rows[0])], file, line) == wanted:
+            return _updates(trace, rows)
+    return None
+
+
+def _updates(trace: Trace, rows: IntArray) -> Updates | None:
+    """Return how the first of some steps updates the parameters; None if it does so at once, or is not known."""
+    name, inside = _class_of(trace, int(rows[0])), _ops_in(trace, rows[:1])
+    ops = trace.events["name"].gather(inside).cast(pl.String)
+    if name not in FUSED_SHARE or (trace.has_device and name in CPU_ONLY):
+        return None
+    if len(inside) == 0 or ops.str.contains(r"^aten::_(foreach|fused)_").any():
+        return None
+    settings = _settings(name, ops)
+    is_update = (ops == LAST_OP.get(name, LAST_OP["Adam"])).to_numpy()
+    if "momentum" in dict(settings):  # the op before the update is one of the momentum
+        is_update &= ~(ops.shift(1) == "aten::mul_").fill_null(value=False).to_numpy()
+    return Updates(name, inside[is_update], settings)
+
+
+def _settings(name: str, ops: pl.Series) -> tuple[tuple[str, float], ...]:
+    """Return the settings of an optimizer that its ops show, with usual values."""
+    has = set(ops.to_list())
+    shown = {
+        "momentum": (name == "SGD" and "aten::mul_" in has, 0.9),
+        "weight_decay": ("aten::add" in has and (name != "SGD" or not _is_nesterov(ops)), 0.01),
+        "nesterov": (name == "SGD" and _is_nesterov(ops), 1.0),
+        "amsgrad": (name in ("Adam", "AdamW") and "aten::maximum" in has, 1.0),
+    }
+    return tuple((setting, value) for setting, (is_set, value) in shown.items() if is_set)
+
+
+def _is_nesterov(ops: pl.Series) -> bool:
+    """Return whether SGD looks ahead: it then adds the momentum to the gradient just before the update."""
+    return bool(((ops == "aten::add") & (ops.shift(-1) == "aten::add_") & (ops.shift(1) == "aten::add_")).any())
 
 
 def _class_of(trace: Trace, row: int) -> str:
@@ -115,7 +199,7 @@ def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
         adds = (
             _adds_in(trace, added) if len(ranges) == len(rows) and len(rows) >= chosen_steps(trace).steps else added[:0]
         )
-        cost = cost_of(trace, joined(spans_of(trace, rows), spans_of(trace, adds)))
+        cost = cost_of(trace, joined(spans_of(trace, mine), spans_of(trace, adds)))
         times = counted(round(len(adds) / chosen_steps(trace).steps), "time")
         also = f", and backward adds to zeros {times}" if len(adds) else ""
         found.append(

@@ -1,0 +1,112 @@
+"""What the process knows of its compiled functions: why their graphs broke, and which guards failed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torchprof_magic.model.meta import CompiledFrame, GraphBreak
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# So many functions, and so many reasons of each, are kept, the latest.
+MOST_FRAMES = 64
+MOST_REASONS = 8
+MOST_CHARS = 160
+_GUARD = re.compile(r"^(?P<frame>[0-9]+)/[0-9]+: (?P<reason>.*)", re.DOTALL)
+_EXPLAINED = re.compile(r"^\s*Explanation: (?P<text>[^\n]+)", re.MULTILINE)
+# What torch calls an `if` on a tensor.
+_BRANCH = "generic_jump"
+
+
+class _Code(NamedTuple):
+    """Where a function is defined."""
+
+    file: str
+    name: str
+
+
+def compiled_frames() -> tuple[CompiledFrame, ...]:
+    """Return the compiled functions of this process; none if it has compiled nothing, or if torch does not tell."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None:
+        return ()
+    breaks = _breaks(utils)
+    frames = _frames(utils)
+    failed = _failed_guards(utils)
+    found = [
+        CompiledFrame(
+            frame=frame,
+            name=code.name,
+            file=code.file,
+            line=line,
+            breaks=tuple(breaks.pop(code, {}))[-MOST_REASONS:],
+            recompiles=tuple(failed.pop(code, {}))[-MOST_REASONS:],
+        )
+        for (frame, code), line in list(frames.items())[-MOST_FRAMES:]
+    ]
+    rest = [CompiledFrame(name=code.name, file=code.file, breaks=tuple(each)) for code, each in breaks.items()]
+    return (*found, *rest[-MOST_FRAMES:])
+
+
+def _frames(utils: Any) -> dict[tuple[str, _Code], int]:
+    """Return the line of each compiled function, by the number of its frame."""
+    ask = getattr(utils, "get_compilation_metrics", None)
+    found: dict[tuple[str, _Code], int] = {}
+    for metrics in ask() if ask is not None else ():
+        frame = str(getattr(metrics, "compile_id", None) or getattr(metrics, "frame_key", "") or "")
+        code = _Code(str(metrics.co_filename or ""), str(metrics.co_name or ""))
+        found[frame.partition("/")[0].strip("!"), code] = int(metrics.co_firstlineno or 0)
+    for code, reasons in getattr(utils, "guard_failures", {}).items():
+        for match in filter(None, map(_GUARD.match, map(_text, reasons))):
+            found.setdefault((match["frame"], _Code(code.co_filename, code.co_name)), code.co_firstlineno)
+    return found
+
+
+def _failed_guards(utils: Any) -> dict[_Code, dict[str, None]]:
+    """Return which guards of each function failed, each once and in order, as torch writes them."""
+    found: dict[_Code, dict[str, None]] = {}
+    for code, reasons in getattr(utils, "guard_failures", {}).items():
+        texts = (_GUARD.sub(r"\g<reason>", _text(reason)) for reason in reasons)
+        found[_Code(code.co_filename, code.co_name)] = dict.fromkeys(map(_first_line, texts))
+    return found
+
+
+def _text(reason: object) -> str:
+    """Return the text of a guard that failed; older versions of torch keep it in a tuple with a name."""
+    return str(getattr(reason, "reason", reason))
+
+
+def _first_line(text: str) -> str:
+    """Return what torch says of a guard, without the place in its source that stands behind it."""
+    lines = text.strip().splitlines() or [""]
+    return lines[0].partition("  #")[0].strip()[:MOST_CHARS]
+
+
+def _breaks(utils: Any) -> dict[_Code, dict[GraphBreak, None]]:
+    """Return the breaks of the graphs of each function, each once and in order."""
+    found: dict[_Code, dict[GraphBreak, None]] = {}
+    for each in getattr(utils, "graph_break_reasons", ()):
+        stack = list(each.user_stack)
+        inner = stack[-1] if stack else None
+        place = {"file": inner.filename, "line": inner.lineno} if inner is not None else {}
+        code = _Code(stack[0].filename, stack[0].name) if stack else _Code("", "")
+        found.setdefault(code, {})[GraphBreak(reason=_why(each.reason), **place)] = None
+    return found or {_Code("", ""): dict.fromkeys(_counted(utils))}
+
+
+def _counted(utils: Any) -> Iterable[GraphBreak]:
+    """Return the reasons that torch has only counted, without their lines."""
+    counters = getattr(utils, "counters", {})
+    return [GraphBreak(reason=_why(str(reason))) for reason in counters.get("graph_break", ())]
+
+
+def _why(reason: str) -> str:
+    """Return a reason in a few words: torch's explanation where it gives one."""
+    if reason.startswith(_BRANCH):
+        return "Data-dependent branching, such as `if` on a tensor"
+    match = _EXPLAINED.search(reason)
+    text = match["text"] if match else (reason.strip().splitlines() or [""])[0]
+    return text.strip().rstrip(".")[:MOST_CHARS]
