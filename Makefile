@@ -66,6 +66,7 @@ cold: $(VENV)/.tested
 advice: $(VENV)/.tested
 	$(BIN)/python tests/advice_programs/advice_run.py
 	$(BIN)/python benchmarks/advice.py
+	$(BIN)/python benchmarks/optimizers.py
 
 # All tests, with all of what `make test` takes a sample of (tests/amount.py).
 thorough: $(VENV)/.tested $(BUNDLE) chromium

@@ -233,7 +233,8 @@ ADVICE_HEAD = """# What to change
 `report.advice` lists changes of the program, by the time that a step would be shorter, the largest first; then those
 that lower memory, and last those without a number. The same list stands in the overview, in `report.summary()` and in
 the static copy. A saving is that of one step, or of the whole recording without steps. Time that two pieces of advice
-would save is counted for the larger one alone, and what would save less than 1 % of a step is left out.
+would save is counted for the larger one alone, and what would save less than 1 % of a step, or less than 10 µs, is left
+out: no run of a program shows that. One cause is one card, also where there are two ways to do without it.
 
 Host time counts as a saving only where the busiest device idles meanwhile; without a device, all of it does. If steps
 also ran without the profiler, what recording each event takes is subtracted from the cost of many short ops.
@@ -245,6 +246,11 @@ for advice in report.advice:
 report.advice_with(mute=["channels_last"], threshold=0.05)  # only what saves 5 % of a step
 report.try_advice(0)  # measures the first one on this machine, if it needs none of your data
 ```
+
+A trial runs the most expensive ops again as they were called: with their scalars, keywords and `out=`, on contiguous
+tensors of random numbers, in turns as they are and changed. What cannot be run again is named with the reason: texts
+and lists of tensors, which torch does not record, indices and other whole numbers that decide what an op does, and ops
+that this torch lacks.
 
 `%config TorchProfMagics.advice = {"mute": ["autocast"], "threshold": 0.02, "thresholds": {"python_loop": 0.1}}` sets
 the same for all reports. A rule of your own is a function that gets a trace, and returns `Advice`, several of them, or

@@ -193,8 +193,8 @@ EVENTS_COLUMNS = (
         "concrete_inputs",
         TEXT,
         "json",
-        "Values of the inputs of a convolution that are not tensors, such as its stride and padding; null for other "
-        "ops, and if not recorded.",
+        "Values of the inputs that are not tensors, such as the stride and padding of a convolution; empty for "
+        "tensors, and for texts and lists of tensors, which torch does not record. Null if not recorded.",
         is_nullable=True,
         max_chars=MAX_JSON_CHARS,
     ),

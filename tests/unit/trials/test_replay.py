@@ -90,7 +90,7 @@ def test_what_is_known_of_its_inputs_is_enough(call: Call, shape: tuple[int, ...
         (Call("cat", (Input("TensorList", None), scalar("0")), 1.0), "a list of tensors"),
         (Call("index", (*tensors((3,)), NONE), 1.0), "its argument `indices` is a list of tensors"),
         (Call("nonzero", tensors((3,)), 1.0), "its result depends on the values"),
-        (Call("embedding", (*tensors((3, 4)), WHOLE, scalar("-1"), scalar("False"), scalar("False")), 1.0), "whole numb"),
+        (Call("embedding", (*tensors((3, 4)), WHOLE, scalar("-1"), scalar("False"), scalar("False")), 1.0), "whole n"),
         (Call("gather", (*tensors((3,)), scalar("0"), WHOLE, scalar("False")), 1.0), "whole numbers"),
         (Call("softmax", (*tensors((3,)), scalar(""), NONE), 1.0), "the value of its argument `dim` is not recorded"),
         (Call("softmax", (*tensors((3,)), scalar("9"), NONE), 1.0), "torch does not run it"),

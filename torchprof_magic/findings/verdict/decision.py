@@ -13,7 +13,7 @@ from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, device_account, host_account
 from torchprof_magic.findings.verdict.diagnosis import words_of_signs
 from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete
-from torchprof_magic.findings.verdict.once import OneTime, one_time_work
+from torchprof_magic.findings.verdict.once import CAPTURE, OneTime, one_time_within, one_time_work
 from torchprof_magic.findings.verdict.words import (
     DEVICE_WORDS,
     HIDDEN_ON_HOST,
@@ -32,7 +32,6 @@ from torchprof_magic.model.units import counted, format_ns, format_ratio, printa
 from torchprof_magic.tables.execution_trace import has_graph
 from torchprof_magic.tables.memory.in_use import memory_peaks, memory_series
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
-from torchprof_magic.tables.steps import steps_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -135,24 +134,27 @@ def find_verdict(trace: Trace) -> Verdict:
 
 def _with_compilation(trace: Trace, found: Verdict) -> Verdict:
     """Return the verdict, or that nearly all of the steps is compilation if that is in steps that do not count."""
-    steps = steps_table(trace).frame.filter("complete")
-    whole_ns, compile_ns = int(steps["dur_ns"].sum()), int(steps["compile_ns"].sum())
-    if found.kind in ("compile", "initialisation") or compile_ns < NEARLY_ALL * max(whole_ns, 1):
+    steps = trace.steps.filter("complete")
+    start_ns, end_ns = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
+    if found.kind in ("compile", "initialisation") or steps.height == len(chosen_steps(trace).row):
         return found
-    most = steps.sort("compile_ns", descending=True).row(0, named=True)
+    once = one_time_within(trace, start_ns, end_ns)
+    if once.ratio < NEARLY_ALL or once.what != CAPTURE:
+        return found
+    longest = steps["number"][int((end_ns - start_ns).argmax())]
     usual = format_ns(chosen_steps(trace).whole_ns / chosen_steps(trace).steps)
     return replace(
         found,
         kind="compile",
         title=TITLES["compile"],
         text=(
-            Span(text="Compilation, and what else is done once, takes "),
-            Span(text=f"{format_ns(compile_ns)} of {format_ns(whole_ns)}", style="strong"),
-            Span(text=f" that were recorded ({format_ratio(compile_ns / whole_ns)}), most of it in step "),
-            Span(text=f"{most['number']}. Record later steps. The others take {usual} each. {found.title}: "),
+            Span(text="Compilation or graph capture takes "),
+            Span(text=f"{format_ns(once.ns)} of {format_ns(int((end_ns - start_ns).sum()))}", style="strong"),
+            Span(text=f" that were recorded ({format_ratio(once.ratio)}), most of it in step {longest}. "),
+            Span(text=f"Record later steps. The others take {usual} each. {found.title}: "),
             *found.text,
         ),
-        share=compile_ns / whole_ns,
+        share=once.ratio,
     )
 
 

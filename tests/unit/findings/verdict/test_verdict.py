@@ -44,6 +44,24 @@ def test_the_verdict_names_the_limit_and_its_evidence(events: list[Event], title
     assert evidence in str(verdict)
 
 
+def compiled_once(name: str) -> Trace:
+    steps = [annotation("ProfilerStep#0", 0, 900_000)]
+    steps += [annotation(f"ProfilerStep#{at}", 900_000 + at * 1_000, 1_000) for at in range(1, 5)]
+    ops = [span("aten::mm", 900_000 + at * 1_000 + 50, 800) for at in range(1, 5)]
+    return make_trace(*steps, span(name, 1_000, 890_000), *ops)
+
+
+def test_a_recording_that_is_nearly_all_compilation_says_so_and_what_limits_the_other_steps() -> None:
+    found = find_verdict(compiled_once("entire_frame_compile (dynamo_timed)"))
+    assert (found.kind, found.title) == ("compile", "Compiling")
+    # 890 of 904 ms.
+    assert (
+        "Compilation or graph capture takes 890 ms of 904 ms that were recorded (98.5 %), most of it in step 0. Record "
+        "later steps. The others take 1 ms each. Bound by CPU ops: Ops take 800 µs of 1 ms"
+    ) in str(found)
+    assert find_verdict(compiled_once("my own range")).title == "Bound by CPU ops"
+
+
 def test_advice_to_record_stacks_is_given_only_if_there_are_none() -> None:
     idle = [STEP, span("aten::mm", 0, 30)]
     assert "Record with --stack" in str(find_verdict(make_trace(*idle)))

@@ -27,7 +27,8 @@ RULES = (
         "dataloader_workers",
         dataloader_workers,
         "A DataLoader without workers takes at least 2 ms for a batch, or workers have no batch ready in at least "
-        "half of all fetches. With W workers a step takes as long as its rest, or as a W-th of the fetch.",
+        "half of all fetches. With W workers a step takes as long as its rest, or as a W-th of the fetch, or as its "
+        "work on all cores; no more workers are advised than the process may use cores.",
     ),
     Rule(
         "pageable_copy",
@@ -67,12 +68,13 @@ RULES = (
         "single_tensor_optimizer",
         single_tensor_optimizer,
         "Adam, AdamW, SGD or Adagrad updates one parameter after the other. Fused, the calls are gone, and the ops' "
-        "own time falls to the share of tensors that are read and written.",
+        "own time falls to the share of tensors that are read and written. What comes before and after the ops "
+        "remains. Each part of a step counts with its shortest time in the recorded steps.",
     ),
     Rule(
         "zero_grad_set_to_none",
         zero_grad_set_to_none,
-        "`zero_grad` fills gradients with zeros. The saving is its time, with that of adding to these zeros.",
+        "`zero_grad` fills gradients with zeros. The saving is the time of filling and of adding to these zeros.",
     ),
     Rule(
         "bias_before_batchnorm",
@@ -116,13 +118,14 @@ RULES = (
     Rule(
         "recompiles",
         recompiles,
-        "`torch.compile` compiles something again in at least two of the recorded steps.",
+        "`torch.compile` compiles something again in at least two of the recorded steps. In a live run it says which "
+        "guards failed. The saving includes the backward pass, if one line compiles again.",
     ),
     Rule(
         "graph_breaks",
         graph_breaks,
         "A compiled region runs inside another one, which is how code goes on after a graph break, and they take at "
-        "least 10 % of a step.",
+        "least 10 % of a step without compilation. In a live run it says why, with lines.",
     ),
     Rule(
         "attention_unfused",
@@ -170,8 +173,8 @@ RULES = (
     Rule(
         "memory_leak",
         memory_leak,
-        "What steps leave behind is at least 1 % of the peak a step, by `report.leaks`. Where that is not certain of "
-        "the growth, it is estimated. In the process that recorded, the change depends on what keeps it.",
+        "What steps leave behind is at least 1 % of the peak and 16 KiB a step, by `report.leaks`. Where that is not "
+        "certain of the growth, it is estimated. In the process that recorded, the change depends on what keeps it.",
         "`--memory`",
     ),
     Rule(
