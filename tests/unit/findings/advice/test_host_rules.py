@@ -358,7 +358,7 @@ def test_memory_that_grows_is_told_by_its_bytes() -> None:
 
 
 def test_memory_that_grows_by_a_few_bytes_is_left_alone() -> None:
-    assert grown(4) == grown(16_000) == []
+    assert grown(4) == grown(900) == []
 
 
 def test_savings_of_less_than_ten_microseconds_are_not_said() -> None:

@@ -173,7 +173,7 @@ RULES = (
     Rule(
         "memory_leak",
         memory_leak,
-        "What steps leave behind is at least 1 % of the peak and 16 KiB a step, by `report.leaks`. Where that is not "
+        "What steps leave behind is at least 1 % of the peak and 1 kB a step, by `report.leaks`. Where that is not "
         "certain of the growth, it is estimated. In the process that recorded, the change depends on what keeps it.",
         "`--memory`",
     ),
