@@ -15,7 +15,7 @@ from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Spans
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
 from torchprof_magic.findings.verdict.decision import MOSTLY_WORK
-from torchprof_magic.model.intervals import IntArray, interval_at, merge
+from torchprof_magic.model.intervals import IntArray, covered_ns, interval_at, merge
 from torchprof_magic.model.trace import HOST_CATEGORIES
 from torchprof_magic.tables.steps import steps_table
 
@@ -107,11 +107,16 @@ class Cost(NamedTuple):
 
 
 def cost_of(trace: Trace, spans: Spans) -> Cost:
-    """Return what some host time costs a step: its critical part, less what recording the events in it takes."""
-    inside = critical(trace, spans)
-    seen_ns = float((inside.end_ns - inside.start_ns).sum())
-    total_ns = seen_ns - _events_in(trace, inside) * recording_ns(trace)
-    return Cost(max(total_ns, LEAST_LEFT * seen_ns) / chosen_steps(trace).steps, inside)
+    """Return what some host time costs a step: its critical part, less what recording the events in it takes.
+
+    If it is in every step, the median of these counts: in some of them it may have lost the core to another program.
+    """
+    inside, chosen = critical(trace, spans), chosen_steps(trace)
+    each_ns = covered_ns(inside.start_ns, inside.end_ns, chosen.start_ns, chosen.end_ns)
+    is_in_all = len(chosen.row) > 0 and bool((each_ns > 0).all())
+    seen_ns = float(np.median(each_ns)) if is_in_all else float(each_ns.sum()) / chosen.steps
+    left_ns = seen_ns - _events_in(trace, inside) / chosen.steps * recording_ns(trace)
+    return Cost(max(left_ns, LEAST_LEFT * seen_ns), inside)
 
 
 @once_per_trace

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Savings of less than this share of the peak are not worth a change of the program.
 LEAST_SHARE = 0.01
+# Neither are a few bytes, of however small a peak: every block of an allocator takes at least as much.
+LEAST_BYTES = 64
 
 
 class Saving(NamedTuple):

@@ -15,7 +15,7 @@ from torchprof_magic.findings.savings.saved_by_clearing import savings_by_cleari
 from torchprof_magic.findings.savings.saved_by_modules import OFFLOAD_BYTES_PER_SECOND, savings_by_modules
 from torchprof_magic.findings.savings.saved_by_release import Release, release_of_growth
 from torchprof_magic.findings.savings.saved_by_sizes import savings_by_batch, savings_by_dtype
-from torchprof_magic.findings.savings.saving import LEAST_SHARE, Saving
+from torchprof_magic.findings.savings.saving import LEAST_BYTES, LEAST_SHARE, Saving
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.units import format_bytes
 
@@ -141,6 +141,8 @@ def _is_damaged(trace: Trace) -> bool:
 
 def _rows(trace: Trace, curve: Curve) -> list[dict[str, object]]:
     release = release_of_growth(trace, curve)
+    if release is not None and release.bytes_per_step < LEAST_BYTES:
+        release = None
     found = (
         *savings_by_modules(trace, curve),
         *savings_by_clearing(trace, curve),
@@ -156,7 +158,7 @@ def _row(curve: Curve, saving: Saving) -> dict[str, object] | None:
     if saving.removal.held_at(curve.peak_row).sum() < curve.peak_bytes * LEAST_SHARE:
         return None
     peak = peak_without(curve, saving.removal)
-    if curve.peak_bytes - peak < curve.peak_bytes * LEAST_SHARE:
+    if curve.peak_bytes - peak < max(curve.peak_bytes * LEAST_SHARE, LEAST_BYTES):
         return None
     return _written(curve, saving.action, saving.reason, peak) | {
         "module": saving.module,

@@ -369,3 +369,18 @@ def test_savings_of_less_than_ten_microseconds_are_not_said() -> None:
 
     assert positions(9) == []
     assert [each.saving_ns for each in positions(11)] == [11_000]
+
+
+def test_a_step_that_lost_the_core_does_not_make_what_is_in_every_step_dearer() -> None:
+    steps = [annotation(f"ProfilerStep#{at}", 10_000 * at, 10_000) for at in range(3)]
+    ranges = [span("aten::arange", 10_000 * at + 100, dur) for at, dur in enumerate((200, 4_000, 200))]
+    (found,) = Report(make_trace(*steps, *ranges)).advice
+    assert found.saving_ns == 200_000
+
+
+def test_what_is_not_in_every_step_costs_its_mean() -> None:
+    steps = [annotation(f"ProfilerStep#{at}", 10_000 * at, 10_000) for at in range(4)]
+    zeros = [annotation("Optimizer.zero_grad#SGD.zero_grad", 10_000 * at + 1_000, 500) for at in (1, 3)]
+    fills = [span("aten::zero_", 10_000 * at + 1_100, 400) for at in (1, 3)]
+    (found,) = Report(make_trace(*steps, *zeros, *fills)).advice
+    assert (found.rule, found.saving_ns) == ("zero_grad_set_to_none", 200_000)

@@ -134,16 +134,16 @@ def test_an_accelerator_reports_releases_of_older_blocks_itself() -> None:
 
 
 def test_possible_growth_is_said_with_doubt_and_why() -> None:
-    (found,) = find_advice(run(*kept_in_each(1000, 64))).advice
-    assert (found.rule, found.certainty, found.saving_bytes) == ("memory_leak", "estimated", 64)
+    (found,) = find_advice(run(*kept_in_each(1000, 6_400))).advice
+    assert (found.rule, found.certainty, found.saving_bytes) == ("memory_leak", "estimated", 6_400)
     assert "may leave" in found.title
-    assert "Memory may grow by 64 B with every step" in found.evidence
+    assert "Memory may grow by 6.40 kB with every step" in found.evidence
     assert "buffer of fixed size" in found.evidence
 
 
 def test_the_doubt_says_which_of_the_reasons_it_is() -> None:
-    trace = run(*kept_in_each(1000, 64))
-    sizes = live(trace, *[(9000 + at, 70 + at, True, False, STEP_US * at + 25) for at in range(STEPS)])
+    trace = run(*kept_in_each(1000, 6_400))
+    sizes = live(trace, *[(9000 + at, 7_000 + at, True, False, STEP_US * at + 25) for at in range(STEPS)])
     assert "of other sizes was released" in find_advice(sizes).advice[0].evidence
     found = live(trace)
     gone = replace(found, storages=found.storages.filter(pl.col("address") > 1002))
@@ -151,7 +151,7 @@ def test_the_doubt_says_which_of_the_reasons_it_is() -> None:
 
 
 def test_certain_growth_is_measured_and_names_both_ways_out() -> None:
-    (found,) = find_advice(live(run(*kept_in_each(1000, 64)))).advice
+    (found,) = find_advice(live(run(*kept_in_each(1000, 6_400)))).advice
     assert (found.certainty, found.title) == ("measured", "Release memory that grows every step")
     assert "if a tensor with its graph is kept" in found.fix
     assert "bound or empty it" in found.fix
