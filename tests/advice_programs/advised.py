@@ -6,8 +6,9 @@ A program is a setup cell, which runs without the profiler, and a cell that is p
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+
+from torchprof_magic.system.process.cores import usable_cores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Program:
     threads: int = 1
 
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+CORES = usable_cores()
 _HEAD = """
 import time, torch
 from torch import nn
@@ -375,7 +376,8 @@ opt = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
     Program(
         name="SGD with momentum of many small layers",
         rule="single_tensor_optimizer",
-        setup=_DEEP + "opt = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)",
+        setup=_DEEP.replace("randn(64, 64)", "randn(2, 64)")
+        + "opt = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)",
         cell=_LOOP + _STEP.replace("opt.step()", "opt.step()  # HERE"),
         changes=(("momentum=0.9)", "momentum=0.9, fused=True)"),),
     ),
