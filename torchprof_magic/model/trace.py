@@ -91,8 +91,6 @@ COLLECTIVE_KEYS = (
     "Seq",
 )
 MAX_JSON_CHARS = 1_000_000
-# The shapes of their inputs do not tell the size of their output, so the values of the other inputs are kept.
-CONVOLUTIONS = frozenset(("aten::convolution", "aten::_convolution", "aten::convolution_backward"))
 
 DType: TypeAlias = pl.DataType | type[pl.DataType]
 
