@@ -117,7 +117,8 @@ def card_lines(cards: Sequence[Card]) -> list[str]:
         at = card.at.strip("; ")
         where = f" ({'' if at == 'in' else f'{at} '}{card.place})" if card.place else ""
         sure = ", ".join(filter(None, (saving_words(card), card.certainty)))
-        lines.append(printable(f"  {number}. {card.title}: {card.fix}{where} [{sure}]".replace("`", "")))
+        change = f"{card.title}: {card.fix}" if card.fix else card.title
+        lines.append(printable(f"  {number}. {change}{where} [{sure}]".replace("`", "")))
     return lines
 
 
