@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[2]
+PLACES = (ROOT / "torchprof_magic", ROOT / "js" / "src")
 
 
 @pytest.mark.parametrize(("path", "page"), PAGES.items())
@@ -59,3 +60,20 @@ def test_every_other_failure_has_a_row_whose_tests_are_there() -> None:
         named = re.findall(r"`(test_\w+)`", rows[row])
         assert named, f"row {row} has no test"
         assert set(named) <= tests, f"row {row} names a test that is not there"
+
+
+def test_every_name_in_the_walks_through_the_code_is_in_the_code() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walks = page.partition("## Four walks")[2].partition("\n## ")[0]
+    files = [path for top in PLACES for path in top.rglob("*") if path.suffix in {".py", ".ts", ".tsx"}]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    known = {str(path.relative_to(top)) for top in PLACES for path in files if top in path.parents}
+    missing = []
+    for name in re.findall(r"`([^`]+)`", walks):
+        if "/" in name:
+            found = any(each.startswith(name) for each in known)
+        else:
+            found = all(re.search(rf"\b{part}\b", code) for part in re.findall(r"\w{2,}", name))
+        missing += [] if found else [name]
+    assert len(walks) > 1000
+    assert missing == []
