@@ -58,7 +58,9 @@ class Canvas:
         from PIL import Image  # noqa: PLC0415 - as above
 
         buffer = io.BytesIO()
-        self.image.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE).save(buffer, format="png")
+        # Among few colors, one that is opaque may become one that nearly is; an image without alpha has no such color.
+        image = self.image.convert("RGB") if self.image.getchannel("A").getextrema() == (255, 255) else self.image
+        image.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE).save(buffer, format="png")
         return buffer.getvalue()
 
 
