@@ -819,7 +819,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Events partly overlap another event on the same thread. They are shown beside it, not inside it, and the "
         "shared time counts as self time of both.",
         "",
-        "Ranges of asyncio tasks or generators take turns on one thread, or calls recorded with --stack do not nest.",
+        "Ranges of asyncio tasks or generators take turns on one thread, or other calls do not nest.",
     ),
     "chrome.moved_step": Kind(
         "info",
