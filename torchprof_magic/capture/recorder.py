@@ -20,6 +20,7 @@ from torchprof_magic.capture.parts import (
     DEVICE_STATE,
     IMPORTS,
     LIMITS,
+    MODULES,
     OTHER_PROFILERS,
     OTHER_THREADS,
     PYTHON_PROFILER,
@@ -39,7 +40,7 @@ from torchprof_magic.model.meta import StepMark, TwoPass
 from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
@@ -361,9 +362,9 @@ class Recorder:
         action = self.schedule.action(step)
         return Action.NONE if self.schedule.cycle(step) == self._absorbed_cycle else action
 
-    def _note_others(self) -> None:
+    def _note_others(self, at_work: Collection[int] = ()) -> None:
         if self._engine is not None and not self._engine.is_of_all_threads:
-            self._parts.run(OTHER_THREADS, self._others.note_threads, self._problems)
+            self._parts.run(OTHER_THREADS, self._others.note_threads, self._problems, at_work)
 
     def _enter(self, action: Action, guard: InterruptGuard) -> None:
         if self._is_full or self.is_over:
@@ -428,7 +429,8 @@ class Recorder:
         if engine is None:
             return
         self._parts.run(LIMITS, self._budget.end, marks[-1].number if marks else self.step)
-        self._note_others()  # now, because torch may take seconds to stop, and other threads may end meanwhile
+        at_work: Collection[int] = self._parts.ask(MODULES, lambda: self._program.modules.threads, default=())
+        self._note_others(at_work)  # now, because torch may take seconds to stop, and other threads may end meanwhile
         self._parts.run(RANGES, self._ranges.end)
         with self._quiet.held():
             engine.stop()

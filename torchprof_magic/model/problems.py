@@ -296,7 +296,8 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "warning",
         "Other threads were active during the recording ({names}). Their ops were not recorded.",
         "Record them with --all-threads, in a run without --memory.",
-        "Threads began during recorded steps. torch records only the thread that started the profiler, and autograd.",
+        "Threads began, or modules ran on them, during recorded steps. torch records only the thread that started the "
+        "profiler, and autograd.",
     ),
     "capture.other_processes": Kind(
         "warning",

@@ -110,6 +110,11 @@ class ModuleMarks:
         return kept
 
     @property
+    def threads(self) -> set[int]:
+        """The native ids of the threads on which modules ran since the last ``take``."""
+        return set(self._kept[1::3])
+
+    @property
     def sites(self) -> tuple[ModuleSite, ...]:
         """The modules that ran, in the order of their numbers, and then those around them."""
         return tuple(self._sites)

@@ -16,7 +16,7 @@ from torchprof_magic.capture.parts import OTHER_THREADS
 from torchprof_magic.capture.torch_api.patching import stand_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.problems import ProblemLog
@@ -26,6 +26,7 @@ _MODULES = ("IPython", "ipykernel", "zmq", "tornado", "jupyter_client", "tqdm", 
 _LOADER = "torch.utils.data"
 _POOL_WORKER = "PoolWorker"  # multiprocessing.Pool names its processes so
 _EXECUTOR = "_ExecutorManagerThread"  # of concurrent.futures.ProcessPoolExecutor
+_OF_C = "_DummyThread"  # as those of autograd, which torch records
 _NAMES = (
     "QueueFeederThread",
     "_pin_memory_loop",
@@ -93,9 +94,9 @@ class OtherThreads:
         ]
         return list(dict.fromkeys([*self._begun_processes, *pools, *(str(worker.name) for worker in workers)]))
 
-    def note_threads(self, problems: ProblemLog) -> None:
-        """Note, once, which other threads are or were active."""
-        if not problems.has("capture.other_threads") and (names := self.threads_seen()):
+    def note_threads(self, problems: ProblemLog, at_work: Collection[int] = ()) -> None:
+        """Note, once, which other threads are or were active; those ``at_work``, by native id, whenever they began."""
+        if not problems.has("capture.other_threads") and (names := self.threads_seen(at_work)):
             problems.note("capture.other_threads", names=_few(names))
 
     def note_processes(self, problems: ProblemLog) -> None:
@@ -107,18 +108,24 @@ class OtherThreads:
         """Return, within a microsecond, whether listing the threads, which takes twenty, may find any."""
         return bool(self._begun) or threading.active_count() > len(self._before)
 
-    def threads_seen(self) -> list[str]:
-        """Return the names of the threads that began since this object was made."""
+    def threads_seen(self, at_work: Collection[int] = ()) -> list[str]:
+        """Return the names of the threads that began since this object was made, and of those ``at_work``."""
         alive = [
             thread.name
             for thread in threading.enumerate()
-            if thread.ident not in self._before and not _is_known(thread)
+            if (thread.ident not in self._before or _is_one_of(thread, at_work)) and not _is_known(thread)
         ]
         return list(dict.fromkeys([*self._begun, *alive]))
 
 
 def _idents() -> set[int | None]:
     return {thread.ident for thread in threading.enumerate()}
+
+
+def _is_one_of(thread: threading.Thread, native_ids: Collection[int]) -> bool:
+    """Return whether it is a thread of Python's with one of these ids, and not the one that asks."""
+    is_other = thread is not threading.current_thread() and type(thread).__name__ != _OF_C
+    return is_other and thread.native_id in native_ids
 
 
 def _few(names: list[str]) -> str:

@@ -44,7 +44,7 @@ def test_a_thread_that_began_later_is_reported_and_an_older_one_is_not(pool: Thr
 
 def test_other_threads_are_listed_before_torch_stops(make_session: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    monkeypatch.setattr(OtherThreads, "threads_seen", lambda _: asked.append(torch.autograd._profiler_enabled()) or [])
+    monkeypatch.setattr(OtherThreads, "threads_seen", lambda *_: asked.append(torch.autograd._profiler_enabled()) or [])
     session = make_session("cell")
     session.start()
     work()
@@ -155,6 +155,33 @@ def test_missing_ops_of_a_pool_are_reported_once_unless_all_threads_are_recorded
     if not all_threads:
         assert "(mine_0)" in recording.problems[0].message
         assert recording.problems[0].count == 1
+
+
+@pytest.mark.parametrize("all_threads", [False, True])
+def test_a_pool_from_before_the_recording_is_reported_if_modules_run_on_it(
+    make_session: Make, pool: ThreadPoolExecutor, *, all_threads: bool
+) -> None:
+    model = torch.nn.Linear(2, 2)
+    pool.submit(int).result()  # its thread begins
+    session = make_session(schedule=(0, 0, 3, 1), all_threads=all_threads, watch_modules=True)
+    session.start()
+    for _ in range(3):
+        model(torch.ones(1, 2))
+        pool.submit(model, torch.ones(1, 2)).result()
+        session.step()
+    recording = session.stop()
+    assert codes(recording) == ([] if all_threads else ["capture.other_threads"])
+    assert all("(mine_0)" in problem.message for problem in recording.problems)
+
+
+def test_an_idle_pool_from_before_the_recording_is_not_reported(make_session: Make, pool: ThreadPoolExecutor) -> None:
+    pool.submit(int).result()
+    session = make_session(schedule=(0, 0, 3, 1), watch_modules=True)
+    session.start()
+    for _ in range(3):
+        torch.nn.Linear(2, 2)(torch.ones(1, 2))
+        session.step()
+    assert codes(session.stop()) == []
 
 
 def test_a_pool_that_lives_within_one_recorded_step_is_reported(make_session: Make) -> None:
