@@ -15,8 +15,17 @@ from torchprof_magic.report.trace_report import Report
 from torchprof_magic.system.process.other_programs import OtherPrograms
 from torchprof_magic.trials import run_trial
 
+RULE = "single_tensor_optimizer"
+TRIES = 5
+
 
 def recorded(*, has_shapes: bool = True) -> Report:
+    """Return a recording with advice on its optimizer; on a busy machine not every one of them is told any."""
+    reports = (_record(has_shapes=has_shapes) for _ in range(TRIES))
+    return next(report for report in reports if RULE in [advice.rule for advice in report.advice])
+
+
+def _record(*, has_shapes: bool) -> Report:
     torch.manual_seed(1)
     model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(12)])
     optimizer = torch.optim.Adam(model.parameters(), foreach=False)
@@ -30,8 +39,8 @@ def recorded(*, has_shapes: bool = True) -> Report:
     return run.report
 
 
-def place_of(report: Report, rule: str) -> int:
-    return [advice.rule for advice in report.advice].index(rule)
+def place_of(report: Report) -> int:
+    return [advice.rule for advice in report.advice].index(RULE)
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +50,7 @@ def _one_thread() -> None:
 
 def test_what_was_estimated_is_measured_here_and_takes_its_place() -> None:
     report = recorded()
-    at = place_of(report, "single_tensor_optimizer")
+    at = place_of(report)
     said = report.advice[at]
     numbers, threads = torch.get_rng_state(), torch.get_num_threads()
     found = report.try_advice(at, seconds=0.2)
@@ -59,7 +68,7 @@ def test_what_was_estimated_is_measured_here_and_takes_its_place() -> None:
 def test_without_shapes_nothing_is_tried() -> None:
     report = recorded(has_shapes=False)
     with pytest.raises(ValueError, match="needs the shapes of the ops; record them with --shapes"):
-        report.try_advice(place_of(report, "single_tensor_optimizer"))
+        report.try_advice(place_of(report))
 
 
 def test_what_needs_the_users_data_is_not_tried() -> None:

@@ -108,7 +108,7 @@ def plan_trial(trace: Trace, advice: Advice) -> TrialPlan:
         on_device=trace.has_device,
         threads=trace.meta.cpu_threads,
         cores=trace.meta.cpu_cores,
-        has_backward=len(rows_named(trace, _BACKWARD)) > 0,
+        has_backward=_has_backward(trace),
     )
 
 
@@ -118,7 +118,7 @@ def _optimizer(trace: Trace, advice: Advice) -> TrialPlan:
         return TrialPlan("optimizer", ())
     found = trace.events[updates.rows.tolist()].select(*(pl.col(name).cast(pl.String) for name in _RECORDED))
     inputs = tuple(_inputs(row)[0] for row in found.iter_rows(named=True) if _inputs(row))
-    calls = (Call("step", inputs, 1.0, advice.saving_ns or 0),) if inputs else ()
+    calls = (Call("step", inputs, 1.0),) if inputs else ()
     return TrialPlan("optimizer", calls, name=updates.name, settings=updates.settings)
 
 
@@ -132,7 +132,13 @@ def _precision(trace: Trace, _: Advice) -> TrialPlan:
 
 
 def _layout(trace: Trace, _: Advice) -> TrialPlan:
-    return TrialPlan("channels_last", tuple(call for call in _calls(trace, _CONVOLUTIONS) if _is_of_images(call)))
+    calls = (call for call in _calls(trace, _CONVOLUTIONS) if _is_of_images(call))
+    # The recorded time is that of the forward pass, which the trial compares only without a backward pass.
+    return TrialPlan("channels_last", tuple(each._replace(ns=0.0) if _has_backward(trace) else each for each in calls))
+
+
+def _has_backward(trace: Trace) -> bool:
+    return len(rows_named(trace, _BACKWARD)) > 0
 
 
 def _is_of_images(call: Call) -> bool:
