@@ -138,10 +138,10 @@ def test_ops_with_scalars_keywords_and_texts_are_tried_in_a_real_recording() -> 
         for _ in tp.steps(range(8)):
             x = torch.add(a, 1 - a * 2.0, alpha=3)
             x = torch.mul(a, a, out=torch.softmax(x, dim=0)).clamp(None, 0.5)
-            x = torch.nn.functional.gelu(x @ a, approximate="tanh").mul_(0.5)
+            x = torch.nn.functional.gelu(x, approximate="tanh").mul_(0.5)
     assert run.report is not None
     plan = plan_trial(run.report.trace, Advice(rule="undersubscribed_threads", title=""))
-    assert {call.op for call in plan.calls} == {"add", "rsub", "mul", "softmax", "clamp", "mm", "gelu", "mul_"}
+    assert {call.op for call in plan.calls} == {"add", "rsub", "mul", "softmax", "clamp", "gelu", "mul_"}
     found = run_trial(plan._replace(threads=1, cores=1), 0.05)
     assert found.left_out == ("`gelu`: its argument `approximate` is a text, which torch does not record",)
     assert found.before_ns > 0

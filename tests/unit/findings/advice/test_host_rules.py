@@ -290,6 +290,18 @@ def test_a_recompilation_says_which_guards_failed_and_counts_the_backward_pass()
     )
 
 
+def test_functions_that_are_compiled_again_on_two_lines_have_their_own_guards() -> None:
+    code = [frame(f"train.py({line}): f", start, 4_000) for line, start in ((4, 0), (9, 5_000))]
+    compiling = [span("entire_frame_compile", start, 2_000) for start in (10, 5_010)]
+    again = [region(f"{at}/1", 5_000 * at + 2_100, 1_000) for at in range(2)]
+    guards = [CompiledFrame(frame=str(at), name="f", recompiles=(f"{name} == 1",)) for at, name in enumerate("kn")]
+    found = advice(*code, *compiling, *again, compiled=tuple(guards))
+    assert [(each.line, each.evidence[-24:]) for each in sorted(found, key=lambda each: each.line or 0)] == [
+        (4, "What differed: `k == 1`."),
+        (9, "What differed: `n == 1`."),
+    ]
+
+
 def test_compiling_again_in_every_step_costs_the_compilation() -> None:
     compiling = span("_compile.compile_inner (dynamo_timed)", 0, 6_000, cat="user_annotation")
     again = [region(f"0/{at + 1}", 10_000 * at + 6_000, 1_000) for at in range(2)]

@@ -35,6 +35,7 @@ BREAK_LINK = "https://docs.pytorch.org/docs/stable/torch.compiler_faq.html#graph
 # From this share of a step on, compiled regions are worth mending.
 LEAST_SHARE = 0.1
 _COMPILING = r"^dynamo$|^_compile\.compile_inner \(dynamo_timed\)$|^entire_frame_compile( \(dynamo_timed\))?$"
+_AGAIN = r"^Torch-Compiled Region: ([0-9]+)/[1-9]"
 _BACKWARD = r"^entire_backward_compile( \(dynamo_timed\))?$|^backward\._backward_impl \(dynamo_timed\)$"
 # What guards of sizes say, by which a compilation for dynamic sizes would not fail.
 _SIZES = re.compile(r"(size|stride) mismatch|\.size\(\)|\.shape\[|\.stride\(\)")
@@ -67,7 +68,7 @@ def recompiles(trace: Trace) -> list[Advice]:
         if steps < min(2, len(chosen.row) or 2):
             continue
         inside = critical(trace, spans_of(trace, np.concatenate((rows, backward))))
-        guards = _failed_guards(trace)
+        guards = _failed_guards(trace, file, line)
         are_sizes = [bool(_SIZES.search(guard)) for guard in guards] or [True]
         found.append(
             Advice(
@@ -96,13 +97,20 @@ def _outermost(trace: Trace, pattern: str) -> IntArray:
     return rows[_is_outermost(trace, rows)]
 
 
-def _failed_guards(trace: Trace) -> list[str]:
-    """Return which guards failed of the functions that were compiled again and ran, the latest of each kind."""
-    names = distinct(trace.events["name"]).cast(pl.String)
-    frames = set(names.str.extract(r"^Torch-Compiled Region: ([0-9]+)/[1-9]", 1).drop_nulls())
+def _failed_guards(trace: Trace, file: str, line: int | None) -> list[str]:
+    """Return which guards failed of the functions that were compiled again on a line, the latest of each kind.
+
+    If it is not known which functions these are, those of all.
+    """
+    regions = np.concatenate([rows_named(trace, _AGAIN, kind) for kind in ("cpu_op", "user_annotation")])
+    mine = [rows for *place, rows in by_place(trace, regions) if place == [file, line]]
+    names = (
+        trace.events["name"].gather(np.concatenate(mine)).cast(pl.String) if mine else pl.Series([], dtype=pl.String)
+    )
+    frames = set(names.str.extract(_AGAIN, 1))
     known = [frame for frame in trace.meta.compiled if frame.recompiles]
-    mine = [frame for frame in known if frame.frame in frames] or known
-    guards = [guard for frame in mine for guard in reversed(frame.recompiles)]
+    chosen = [frame for frame in known if frame.frame in frames] or known
+    guards = [guard for frame in chosen for guard in reversed(frame.recompiles)]
     return list({_NUMBER.sub("#", guard): guard for guard in reversed(guards)}.values())
 
 
