@@ -56,9 +56,11 @@ def _frames(utils: Any) -> dict[tuple[str, _Code], int]:
     ask = getattr(utils, "get_compilation_metrics", None)
     found: dict[tuple[str, _Code], int] = {}
     for metrics in ask() if ask is not None else ():
-        frame = str(getattr(metrics, "compile_id", None) or getattr(metrics, "frame_key", "") or "")
-        code = _Code(str(metrics.co_filename or ""), str(metrics.co_name or ""))
-        found[frame.partition("/")[0].strip("!"), code] = int(metrics.co_firstlineno or 0)
+        frame, *code, line = (
+            getattr(metrics, name, None) or "" for name in ("compile_id", "co_filename", "co_name", "co_firstlineno")
+        )
+        if any(code):  # the backward pass has metrics of its own, without a function
+            found[str(frame).partition("/")[0].strip("!"), _Code(*map(str, code))] = int(line or 0)
     for code, reasons in getattr(utils, "guard_failures", {}).items():
         for match in filter(None, map(_GUARD.match, map(_text, reasons))):
             found.setdefault((match["frame"], _Code(code.co_filename, code.co_name)), code.co_firstlineno)

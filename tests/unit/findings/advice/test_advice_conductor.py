@@ -65,6 +65,26 @@ def test_savings_of_steps_that_timing_lines_made_far_slower_are_those_of_steps_w
     assert find_advice(other, own).advice[0].saving_ns == 4_000_000
 
 
+def test_what_a_line_was_told_already_is_no_second_card_for_it() -> None:
+    large = saving(4, "large", spans=spans(0, 8), file="train.py", line=3)
+    # 2.4 of its 4 ms lie in the large one, and 1.6 ms are its own: less than half.
+    small = saving(3, "small", spans=spans(5.6, 9.6), file="train.py", line=3)
+    assert [each.rule for each in found(small, large)] == ["large"]
+    other = replace(small, line=4)
+    assert [(each.rule, each.saving_ns) for each in found(other, large)] == [("large", 4_000_000), ("small", 1_200_000)]
+    own = replace(small, spans=spans(7, 11))  # of which only 1 ms lies in it
+    assert [each.rule for each in found(own, large)] == ["large", "small"]
+
+
+def test_two_ways_to_save_the_time_of_one_op_are_one_card() -> None:
+    first = Advice(rule="a", title="t", fix="do this", op="aten::mm", line=3)
+    second = replace(first, rule="b", fix="do that")
+    (card,) = found(second, first)
+    assert (card.rule, card.fix) == ("a", "do this; or do that")
+    others = [replace(second, op="aten::add"), replace(second, line=4), replace(second, fix=""), replace(second, op="")]
+    assert all(len(found(first, other)) == 2 for other in others)
+
+
 def test_time_that_two_would_save_counts_for_the_larger_one_alone() -> None:
     large, small = saving(4, "large", spans=spans(0, 8)), saving(2, "small", spans=spans(6, 10))
     # Two of the four ms of the small one lie in the large one.
