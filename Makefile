@@ -48,11 +48,13 @@ bench: $(VENV)/.tested $(BUNDLE) chromium
 fuzz: $(VENV)/.tested
 	$(BIN)/python tests/stress/fuzz.py --inputs $(or $(N),100000)
 
-# Written programs, each limited by one thing, on one thread and on two, and cells in many shapes of loops.
+# Written programs, each limited by one thing, on one thread and on two; cells in many shapes of loops; and cells that
+# are recorded with memory ten times, whose figures are those of the live tensors in every run.
 programs: $(VENV)/.tested
 	$(BIN)/python tests/programs/run.py --threads 1
 	$(BIN)/python tests/programs/run.py --threads 2
 	$(BIN)/python tests/programs/run_loops.py
+	$(BIN)/python tests/programs/run_memory.py
 
 # Recordings made wrong on purpose, and what is said of them.
 trust: $(VENV)/.tested

@@ -164,10 +164,14 @@ gradients before and state after a step of an optimizer, arguments of the outerm
 for all blocks of a file that another program recorded, the rules in the definitions of the columns decide, in the
 order input (DataLoader), temporary, gradient, autograd, temporary (optimizer), optimizer state, input, activation. So
 in such a file parameters, buffers and what else was alive before are unknown. Where no optimizer of torch steps,
-gradients follow from the rule. What was alive before is in the curve: on accelerators it is what the allocator
-reports; on the CPU, whose allocator counts only what it saw allocated, it is what the live objects hold, and what is
-released later. The release of CPU memory from before the recording is not reported by torch. Such a block ends when
-its address is used again, or when its parameter has another gradient or state.
+gradients follow from the rule. What was alive before is in the curve. On accelerators it is what the allocator
+reports. On the CPU, torch's total goes on from one recording of the process to the next and keeps what was released in
+between, so it is not used: a live run with --memory looks at its tensors, their gradients and what their graphs keep
+just before each cycle, and adds up their storages. torch does not report when these are released; the live run notes
+when they go, and the curve has a row for each. With more than 100,000 tensors, and in a file that another program
+recorded, only the tensors of models and optimizers are known, or only what was released in the recording, and the
+overview says so; such a block ends when its address is used again, or when its parameter has another gradient or state.
+Memory that a thread releases which is not recorded (see --all-threads) counts until its address is used again.
 
 **Growth.** What a step allocates and is in use at the end may take the place of something older, as in a buffer of
 fixed size that was full before. So a block does not count as growth if one of its size, from before the recording, was

@@ -42,8 +42,10 @@ def kernel(
     return event | {"pid": device, "tid": stream}
 
 
-def allocation(at_us: float, delta: int, total: int | None = None, tid: int = 1, device: int = 0) -> Event:
-    args: Event = {"Device Type": device, "Device Id": -1 if device == 0 else 0, "Bytes": delta, "Addr": 4096}
+def allocation(
+    at_us: float, delta: int, total: int | None = None, tid: int = 1, device: int = 0, address: int = 4096
+) -> Event:
+    args: Event = {"Device Type": device, "Device Id": -1 if device == 0 else 0, "Bytes": delta, "Addr": address}
     if total is not None:
         args |= {"Total Allocated": total, "Total Reserved": 0}
     return {"ph": "i", "s": "t", "name": "[memory]", "pid": PID, "tid": tid, "ts": at_us, "args": args}

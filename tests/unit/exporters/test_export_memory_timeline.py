@@ -76,21 +76,25 @@ def test_the_numbers_of_categories_and_actions_are_those_of_the_installed_torch(
 
 
 @pytest.mark.filterwarnings("ignore:.*export_memory_timeline.*")
-def test_everything_that_torch_sees_created_or_destroyed_is_there_at_its_time_and_nothing_else(run: Run) -> None:
+def test_everything_that_torch_sees_created_or_destroyed_is_there_and_what_it_does_not_see_released(run: Run) -> None:
     torchs, ours = run.both(".raw.json.gz")
     torchs, ours = (Counter(tuple(row[:3]) for row in rows if row[1] in (CREATE, DESTROY)) for rows in (torchs, ours))
     assert len(ours) > 50
-    assert ours == torchs
+    assert torchs - ours == Counter()
+    # The gradients from before the recording, which the first zero_grad() releases.
+    assert sorted(size for _, _, size in ours - torchs) == [-4 * size for size in (64 * 128, 128 * 10, 128, 10)]
 
 
 @pytest.mark.filterwarnings("ignore:.*export_memory_timeline.*")
-def test_the_totals_differ_from_those_of_torch_at_no_time_but_by_tensors_that_no_module_was_given(run: Run) -> None:
+def test_the_totals_differ_from_those_of_torch_by_the_same_bytes_once_older_gradients_are_gone(run: Run) -> None:
     torchs, ours = run.both(".json")
     level = {time: sum(row) for time, row in zip(*torchs, strict=True)}
-    labels_bytes = 32 * 8
-    compared = [level[time] - sum(row) for time, row in list(zip(*ours, strict=True))[1:]]
+    shared = [(level[time], sum(row)) for time, row in list(zip(*ours, strict=True))[1:] if time in level]
+    compared = [theirs - own for theirs, own in shared]
     assert len(compared) > 50
-    assert set(compared) == {labels_bytes}
+    gradients = 4 * (64 * 128 + 128 + 128 * 10 + 10)
+    assert set(compared[compared.index(compared[-1]) :]) == {compared[-1]}
+    assert min(compared) >= compared[-1] - gradients
 
 
 @pytest.mark.filterwarnings("ignore:.*export_memory_timeline.*")

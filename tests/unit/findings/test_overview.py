@@ -140,8 +140,8 @@ def test_memory_is_drawn_above_its_peaks() -> None:
     trace = make_trace(
         *TWO_STEPS,
         allocation(6, 500, 500),
-        allocation(7, 300, 800),
-        allocation(8, -300, 500),
+        allocation(7, 300, 800, address=8192),
+        allocation(8, -300, 500, address=8192),
         allocation(9, 64, 64, device=1),
     )
     memory = section(trace, "Memory")

@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-
 from torchprof_magic.capture.recording import LiveStorage
 from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
 from torchprof_magic.capture.torch_api.patching import unseen
@@ -22,6 +19,8 @@ from torchprof_magic.capture.torch_api.storages import gradient_of, is_wrapper, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import torch
 
 # Looking at a tensor takes about 3 µs, and at a node of autograd 10 µs. With more of them, not all is known.
 MOST_TENSORS = 100_000
@@ -31,7 +30,8 @@ MOST_NODES = 20_000
 class LiveStorages:
     """Notes the storages of the host that Python can reach as a recording begins and as it ends.
 
-    Nothing is kept alive, and nothing runs during the recording but a note of the time when an older tensor goes.
+    Nothing is kept alive, and nothing runs during the recording but a note of the time when an older storage goes.
+    torch keeps the object of a storage as long as its memory, whoever holds it, so the note is of the release itself.
     """
 
     def __init__(self) -> None:
@@ -65,47 +65,42 @@ class LiveStorages:
 
     def _watched(self, address: int, reached: _Storage) -> _Older:
         """Return a storage without what holds it, which notes when that goes."""
-        tensors = {id(tensor): tensor for tensor in reached.holders if type(tensor) is torch.Tensor}
-        return _Older(
-            address=address,
-            size_bytes=reached.size_bytes,
-            storage=StorageWeakRef(reached.example.untyped_storage()),  # type: ignore[no-untyped-call]
-            tensors=[weakref.ref(tensor, self._note_gone) for tensor in tensors.values()],
-        )
+        refs = [weakref.ref(storage, self._note_gone) for storage in reached.objects.values()]
+        return _Older(address=address, size_bytes=reached.size_bytes, objects=refs)
 
-    def _note_gone(self, ref: weakref.ref[torch.Tensor]) -> None:
+    def _note_gone(self, ref: weakref.ref[torch.UntypedStorage]) -> None:
         self._gone_ns[id(ref)] = perf_counter_ns()
 
 
 @dataclass(slots=True)
 class _Storage:
-    """A storage that was reached, a tensor that uses it, and the objects that hold such tensors."""
+    """Memory that was reached, and torch's objects for it by id: several if one shares the memory of another."""
 
-    size_bytes: int
-    example: torch.Tensor
-    holders: list[torch.Tensor] = field(default_factory=list)
+    size_bytes: int = 0
+    objects: dict[int, torch.UntypedStorage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Older:
-    """A storage from before a recording, by weak references."""
+    """Memory from before a recording, by weak references to its storages."""
 
     address: int
     size_bytes: int
-    storage: StorageWeakRef
-    tensors: list[weakref.ref[torch.Tensor]]
+    objects: list[weakref.ref[torch.UntypedStorage]]
 
     def as_row(self, gone_ns: dict[int, int]) -> LiveStorage:
-        """Return whether it is still in use, and when the last of what held it went."""
-        is_in_use = not self.storage.expired()  # type: ignore[no-untyped-call]
-        times = [gone_ns[id(ref)] for ref in self.tensors if id(ref) in gone_ns]
-        is_known = not is_in_use and times and len(times) == len(self.tensors)
+        """Return whether it is still in use, and when the last of its storages went.
+
+        A storage that was made larger or smaller is elsewhere: it released its memory at a time that is not known.
+        """
+        left = [storage for ref in self.objects if (storage := ref()) is not None]
+        times = [gone_ns[id(ref)] for ref in self.objects if id(ref) in gone_ns]
         return LiveStorage(
             address=self.address,
             size_bytes=self.size_bytes,
             is_older=True,
-            is_in_use=is_in_use,
-            gone_ns=max(times) if is_known else None,
+            is_in_use=any(storage.data_ptr() == self.address for storage in left),
+            gone_ns=max(times) if len(times) == len(self.objects) else None,
         )
 
 
@@ -121,21 +116,24 @@ class _Reached:
             for tensor in tensors[:MOST_TENSORS]:
                 if is_wrapper(tensor):
                     continue
-                self._add(tensor, tensor)
+                self._add(tensor)
                 for behind in _behind(tensor, seen):
-                    self._add(behind, tensor)
+                    self._add(behind)
         self.is_whole = self.is_whole and len(seen) < MOST_NODES
 
-    def _add(self, tensor: torch.Tensor, holder: torch.Tensor) -> None:
-        """Note the storage of one tensor, which lives as long as another one does."""
+    def _add(self, tensor: torch.Tensor) -> None:
+        """Note the storage of a tensor."""
         try:
             if tensor.device.type != "cpu":
                 return
-            address, size_bytes = storage_address(tensor), tensor.untyped_storage().nbytes()
+            address, storage = storage_address(tensor), tensor.untyped_storage()
+            size_bytes = storage.nbytes()
         except RuntimeError:  # it has no storage
             return
         if address and size_bytes:
-            self.storages.setdefault(address, _Storage(size_bytes, tensor)).holders.append(holder)
+            known = self.storages.setdefault(address, _Storage())
+            known.size_bytes = max(known.size_bytes, size_bytes)
+            known.objects[id(storage)] = storage
 
 
 def _behind(tensor: torch.Tensor, seen: set[object]) -> Iterator[torch.Tensor]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 NONE = -1
+LATEST = np.iinfo(np.int64).max  # the end of time
 # The device of memory of the host.
 HOST = "cpu"
 # Allocators of devices hand out memory in multiples of this; those of the host as it is asked for.
@@ -41,7 +42,8 @@ class Blocks:
     ``born`` is the row of ``trace.memory`` of the allocation, -1 for a block from before the recording, and ``freed``
     that of the release, -1 if none was recorded. The block is in use after each row from ``born`` until before
     ``ended``, which is also known if its address was used again; it is the number of all rows at the end of the
-    recording. ``tag`` is the row of ``trace.tags`` that says what the block is for, or -1.
+    recording. ``tag`` is the row of ``trace.tags`` that says what the block is for, or -1. ``silent_ns`` is when a
+    block from before went whose release is not in the file, as a live run noted it; else ``LATEST``.
     """
 
     groups: Groups
@@ -52,20 +54,23 @@ class Blocks:
     freed: IntArray
     ended: IntArray
     tag: IntArray
+    silent_ns: IntArray
 
     def alive_after(self, row: int, group: int) -> IntArray:
         """Return the blocks of a group that are in use after a row of ``trace.memory``, -1 for before the first."""
         return np.flatnonzero((self.group == group) & (self.born <= row) & (self.ended > row))
 
+    def end_ns(self, trace: Trace) -> IntArray:
+        """Return when each block went, ``LATEST`` if it is in use at the end of the recording."""
+        end_ns: IntArray = np.append(trace.memory["time_ns"].to_numpy(), LATEST)[self.ended]
+        return np.minimum(end_ns, self.silent_ns)
+
 
 @once_per_trace
 def memory_blocks(trace: Trace) -> Blocks:
     """Return all blocks of a recording. Records without an address are in none."""
-    groups = _groups(trace)
-    paired = _paired(trace, groups)
-    if trace.tags.height == 0:
-        return paired
-    return _tagged(trace, paired)
+    known = _with_storages(trace, _paired(trace, _groups(trace)))
+    return known if trace.tags.height == 0 else _tagged(trace, known)
 
 
 def _groups(trace: Trace) -> Groups:
@@ -112,7 +117,50 @@ def _paired(trace: Trace, groups: Groups) -> Blocks:
         freed=np.where(old, rows[chosen], np.where(is_freed[chosen], following[chosen], NONE)),
         ended=np.where(old, rows[chosen], ended[chosen]),
         tag=np.full(len(chosen), NONE, np.int64),
+        silent_ns=np.full(len(chosen), LATEST),
     )
+
+
+def _with_storages(trace: Trace, blocks: Blocks) -> Blocks:
+    """Return the blocks after those of the live storages of the host from before the recording.
+
+    torch counts the memory of the host from one recording to the next, and what is released in between stays in its
+    table. So a release may be recorded with the size of an earlier block: that of the storage counts.
+    """
+    older = _older_storages(trace, blocks)
+    first = pl.DataFrame(
+        {"group": blocks.group, "address": blocks.address, "block": np.arange(len(blocks.group))}
+    ).unique(["group", "address"], keep="first")
+    found = older.join(first, on=["group", "address"], how="left", maintain_order="left")["block"]
+    block = found.fill_null(NONE).to_numpy().astype(np.int64)
+    born = np.append(blocks.born, trace.memory.height)[block]
+    size_bytes, is_known = blocks.size_bytes.copy(), born < 0
+    size_bytes[block[is_known]] = older["bytes"].to_numpy()[is_known]
+    new = older.filter(pl.Series(~is_known))
+    gone = np.searchsorted(trace.memory["time_ns"].to_numpy(), new["gone_ns"].to_numpy())
+    before = np.full(new.height, NONE)
+    return Blocks(
+        groups=blocks.groups,
+        group=np.concatenate((new["group"].to_numpy(), blocks.group)),
+        address=np.concatenate((new["address"].to_numpy(), blocks.address)),
+        size_bytes=np.concatenate((new["bytes"].to_numpy(), size_bytes)),
+        born=np.concatenate((before, blocks.born)),
+        freed=np.concatenate((before, blocks.freed)),
+        ended=np.concatenate((np.minimum(gone, born[~is_known]), blocks.ended)),
+        tag=np.concatenate((before, blocks.tag)),
+        silent_ns=np.concatenate((new["gone_ns"].to_numpy(), blocks.silent_ns)),
+    )
+
+
+def _older_storages(trace: Trace, blocks: Blocks) -> pl.DataFrame:
+    """Return the storages from before each cycle, with its group, and the end of time for those that stay."""
+    groups = pl.DataFrame(
+        {"cycle": blocks.groups.cycle, "is_host": blocks.groups.is_host}, schema_overrides={"cycle": pl.Int32}
+    )
+    groups = groups.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("group")).filter("is_host")
+    older = trace.storages.filter("is_older").unique(["cycle", "address"], maintain_order=True)
+    older = older.filter(pl.lit(trace.meta.knows_storages)).join(groups, on="cycle", how="inner", maintain_order="left")
+    return older.with_columns(pl.col("gone_ns").fill_null(LATEST))
 
 
 class _Found(NamedTuple):
@@ -153,6 +201,7 @@ def _tagged(trace: Trace, blocks: Blocks) -> Blocks:
         freed=whole.freed,
         ended=whole.ended,
         tag=tag,
+        silent_ns=whole.silent_ns,
     )
 
 
@@ -235,6 +284,7 @@ def _with_older(trace: Trace, blocks: Blocks, found: _Found) -> Blocks:
         freed=np.concatenate((np.full(count, NONE), blocks.freed)),
         ended=np.concatenate((ended, blocks.ended)),
         tag=np.concatenate((older["row"].to_numpy(), blocks.tag)),
+        silent_ns=np.concatenate((np.full(count, LATEST), blocks.silent_ns)),
     )
 
 
@@ -258,7 +308,7 @@ def _replaced(trace: Trace, older: pl.DataFrame, seen: pl.DataFrame) -> IntArray
     is_cleared = (pl.col("category") == "gradient") & (pl.col("before") > pl.col("last"))
     gone = pl.when(is_cleared).then("before").otherwise("gone")
     ends = others.with_columns(pl.Series("before", before)).group_by("older").agg(gone.min().alias("gone"))
-    found = np.full(older.height, np.iinfo(np.int64).max)
+    found = np.full(older.height, LATEST)
     found[ends["older"].to_numpy()] = ends["gone"].to_numpy()
     return found
 

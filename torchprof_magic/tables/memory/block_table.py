@@ -11,7 +11,7 @@ import polars as pl
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.alive import every_block, is_snapshot
 from torchprof_magic.facts.memory.block_categories import block_categories, memory_ops
-from torchprof_magic.facts.memory.blocks import NONE, Blocks, memory_blocks
+from torchprof_magic.facts.memory.blocks import LATEST, NONE, Blocks, memory_blocks
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.attribution import Finder, watched_runs
 from torchprof_magic.facts.source.forward_of import forward_of_events
@@ -176,7 +176,8 @@ def _frame_of_blocks(trace: Trace) -> pl.DataFrame:
     blocks = memory_blocks(trace)
     groups = blocks.groups
     time = pl.Series(trace.memory["time_ns"])
-    allocated, freed = (_gathered(time, rows) for rows in (blocks.born, _last_rows(trace, blocks)))
+    allocated, freed = _gathered(time, blocks.born), pl.Series(blocks.end_ns(trace))
+    freed = freed.set(freed == LATEST, None)
     device, cycle = pl.Series(groups.device, dtype=pl.String), pl.Series(groups.cycle, dtype=pl.Int32)
     category = pl.Series(MEMORY_CATEGORIES, dtype=MEMORY_CATEGORY).gather(block_categories(trace))
     frame = pl.DataFrame(
@@ -196,11 +197,6 @@ def _frame_of_blocks(trace: Trace) -> pl.DataFrame:
         schema_overrides={"address": pl.UInt64, "size_bytes": pl.Int64, "lifetime_ns": pl.Int64},
     )
     return frame.select(column.name for column in COLUMNS)
-
-
-def _last_rows(trace: Trace, blocks: Blocks) -> IntArray:
-    """Return the row of memory with which each block is gone, -1 if it is alive at the end."""
-    return np.where(blocks.ended < trace.memory.height, blocks.ended, NONE)
 
 
 def _places(trace: Trace, blocks: Blocks) -> dict[str, pl.Series]:

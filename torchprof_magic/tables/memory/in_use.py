@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.facts.memory.levels import memory_levels
+from torchprof_magic.facts.memory.blocks import HOST
+from torchprof_magic.facts.memory.levels import memory_levels, silent_releases
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, PhaseSpan, Series
 from torchprof_magic.model.trace import MEMORY_CATEGORIES
@@ -16,17 +18,17 @@ from torchprof_magic.tables.memory.module_strip import module_strip
 from torchprof_magic.tables.phase_strip import phase_strip
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.memory.levels import Levels
     from torchprof_magic.model.trace import Trace
 
 TOTAL = Column(
     name="allocated_bytes",
     title="Allocated",
     unit="bytes",
-    definition="Bytes held by live tensors. On accelerators this is the total that the allocator reports. On the CPU "
-    "torch counts from the start of the recording; a live run with --memory adds what the parameters, buffers, "
-    "gradients, optimizer state and inputs from before it hold; what other tensors held is not in it, and the overview "
-    "says how much that is. If a file has no totals, the changes are summed up, "
-    "from the lowest level that is possible.",
+    definition="Bytes held by live tensors. On accelerators this is the total that the allocator reports; if a file "
+    "has none, the changes are summed up from the lowest level that is possible. On the CPU the blocks are added up: "
+    "those that the recording allocates, and in a live run with --memory all storages of tensors from before it. "
+    "Otherwise the overview says what is not in it.",
 )
 RESERVED = Column(
     name="reserved_bytes",
@@ -100,14 +102,15 @@ def memory_series(trace: Trace) -> Series:
 @once_per_trace
 def _level_frame(trace: Trace) -> pl.DataFrame:
     """Return the bytes in use after every change, in all, reserved, and of the categories that there are."""
-    levels = memory_levels(trace)
-    frame = trace.memory.select(pl.col("device").alias("lane"), "time_ns", "reserved_bytes").with_columns(
-        pl.Series("allocated_bytes", levels.total, dtype=pl.Int64),
-        *(
-            pl.Series(band.name, level, dtype=pl.Int64)
-            for band, level in zip(CATEGORY_BANDS, levels.by_category, strict=True)
-        ),
-    )
+    frame = trace.memory.select(pl.col("device").alias("lane"), "time_ns", "reserved_bytes")
+    frame = frame.with_columns(_level_columns(memory_levels(trace)))
+    silent = silent_releases(trace)
+    if len(silent.time_ns):
+        times = pl.DataFrame({"lane": HOST, "time_ns": silent.time_ns}).with_columns(_level_columns(silent.levels))
+        # A release that is known by our clock comes before the record that follows it, whatever the clocks say.
+        order = pl.Series("order", np.concatenate((np.arange(frame.height) * 2 + 1, silent.next_row * 2)))
+        frame = pl.concat([frame, times], how="diagonal").with_columns(order).sort("order", maintain_order=True)
+        frame = frame.drop("order")
     # A reserved size of 0 beside allocated bytes means that this allocator (that of the CPU) does not reserve memory.
     has_reserve = (pl.col("reserved_bytes") > 0).any().over("lane")
     frame = frame.with_columns(pl.when(has_reserve).then(pl.col("reserved_bytes")).alias("reserved_bytes"))
@@ -115,6 +118,13 @@ def _level_frame(trace: Trace) -> pl.DataFrame:
     frame = frame.sort(pl.col("lane") == "cpu", number, "lane", "time_ns", maintain_order=True)
     stacked = [band.name for band in CATEGORY_BANDS if (frame[band.name] != 0).any()]
     return frame.select("lane", "time_ns", "allocated_bytes", "reserved_bytes", *stacked)
+
+
+def _level_columns(levels: Levels) -> list[pl.Series]:
+    """Return the bytes in use in all, and of each category."""
+    total = pl.Series("allocated_bytes", levels.total, dtype=pl.Int64)
+    names = (band.name for band in CATEGORY_BANDS)
+    return [total, *(pl.Series(name, row, dtype=pl.Int64) for name, row in zip(names, levels.by_category, strict=True))]
 
 
 def memory_frame(trace: Trace) -> pl.DataFrame:

@@ -93,8 +93,10 @@ def memory_at(trace: Trace, when: str | int, device: str | None = None) -> Table
         held = int(total[row])
         time_ns = int(trace.memory["time_ns"][row]) if when == PEAK else int(when)
     alive = allocations_table(trace).frame[blocks.alive_after(row, group)]
-    frame = alive.with_columns((time_ns - pl.col("allocated_at_ns")).alias("age_ns"))
     rest = held - int(alive["size_bytes"].sum())
+    # Some were released since that row, and torch did not record it.
+    alive = alive.filter(pl.col("freed_at_ns").is_null() | (pl.col("freed_at_ns") > time_ns))
+    frame = alive.with_columns((time_ns - pl.col("allocated_at_ns")).alias("age_ns"))
     if rest > 0:
         entry = {"device": name, "category": "unknown", "name": BEFORE, "size_bytes": rest}
         schema = {column: frame.schema[column] for column in entry}

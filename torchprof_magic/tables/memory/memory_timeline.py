@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.memory.block_categories import block_categories
-from torchprof_magic.facts.memory.blocks import memory_blocks
+from torchprof_magic.facts.memory.blocks import LATEST, memory_blocks
 from torchprof_magic.facts.memory.levels import memory_levels
 from torchprof_magic.facts.sums import running_sum
 from torchprof_magic.model.memory_categories import BEFORE, TORCH_ACTIONS, TORCH_NUMBERS, TORCH_ORDER, UNKNOWN
@@ -81,18 +81,22 @@ def _changes_of(trace: Trace, group: int) -> pl.DataFrame:
     blocks, category = memory_blocks(trace), block_categories(trace)
     chosen = np.flatnonzero(blocks.group == group)
     born, ended, size = blocks.born[chosen], blocks.ended[chosen], blocks.size_bytes[chosen]
-    is_freed = ended < trace.memory.height
+    end_ns = blocks.end_ns(trace)[chosen]
+    is_freed = end_ns < LATEST
     rows = np.flatnonzero(blocks.groups.of_row == group)
     rest = memory_levels(trace).total[rows] - _sums_after(rows, born, ended, size)
-    before = int(rest[0]) - (int(trace.memory["delta_bytes"][int(rows[0])]) if int(rows[0]) not in born else 0)
+    is_in_block = bool(((born == rows[0]) | (ended == rows[0])).any())
+    before = int(rest[0]) - (0 if is_in_block else int(trace.memory["delta_bytes"][int(rows[0])]))
     step = np.diff(rest, prepend=before)
     unknown = np.full(len(rows) + 1, MEMORY_CATEGORIES.index("unknown"))
-    row = np.concatenate((born, ended[is_freed], [-1], rows))
+    row = np.concatenate((born, [-1], rows))
     times = pl.Series(np.append(trace.memory["time_ns"].to_numpy(), 0)[row])
+    times = times.set(pl.Series(row < 0), None)
+    times = pl.concat([times[: len(born)], pl.Series(end_ns[is_freed]), times[len(born) :]])
     number = np.concatenate((category[chosen], category[chosen][is_freed], unknown))
     return pl.DataFrame(
         {
-            "time_ns": times.set(pl.Series(row < 0), None),
+            "time_ns": times,
             "size_bytes": np.concatenate((size, -size[is_freed], [before], step)),
             "category": pl.Series(MEMORY_CATEGORIES, dtype=MEMORY_CATEGORY).gather(number),
         },

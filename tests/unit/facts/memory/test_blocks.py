@@ -8,7 +8,7 @@ import pytest
 from support import allocation, annotation, make_trace, span
 
 from torchprof_magic.facts.time_range import TimeRange
-from torchprof_magic.model.trace import MEMORY_CATEGORIES, TAGS_SCHEMA, Trace
+from torchprof_magic.model.trace import FRAME_SCHEMAS, MEMORY_CATEGORIES, TAGS_SCHEMA, Trace
 from torchprof_magic.tables.memory.block_table import allocations_table, allocations_view
 from torchprof_magic.tables.memory.in_use import memory_frame, memory_series
 from torchprof_magic.tables.memory.leaks import leaks_table
@@ -213,3 +213,75 @@ def test_the_series_stacks_the_categories_that_occur() -> None:
     series = memory_series(tagged(make_trace(change(0, 8, 100)), (1, "parameter", 8, 100, "w")))
     assert [band.name for band in series.stacked] == ["parameter_bytes"]
     assert [band.name for band in series.bands] == ["allocated_bytes"]
+
+
+def live(trace: Trace, *storages: tuple[int, int, bool, float | None]) -> Trace:
+    """A run that knows its older storages: address, bytes, whether they are in use at the end, and when they went."""
+    rows = [
+        (address, size, True, stays, None if gone is None else int(gone * 1000), 0)
+        for address, size, stays, gone in storages
+    ]
+    frame = pl.DataFrame(rows, schema=FRAME_SCHEMAS["storages"], orient="row")
+    return replace(trace, storages=frame, meta=replace(trace.meta, knows_storages=True))
+
+
+def begun(*events: dict[str, Any]) -> Trace:
+    """A trace whose clock begins at 0."""
+    return make_trace(span("a", 0, 0.5), *events)
+
+
+def curve(trace: Trace) -> list[tuple[int, int]]:
+    """Time in us and total."""
+    return [(ns // 1000, total) for ns, total in memory_frame(trace).select("time_ns", "total_bytes").rows()]
+
+
+def test_the_curve_of_the_host_starts_with_the_live_storages_and_not_with_a_total_of_torch() -> None:
+    trace = live(begun(change(1, 8, 100, total=9100), change(5, 8, -100, total=9000)), (64, 500, True, None))
+    assert curve(trace) == [(1, 600), (5, 500)]
+    assert memory_at(trace, "peak").frame["size_bytes"].to_list() == [500, 100]
+
+
+def test_a_release_that_torch_does_not_record_is_in_the_curve_at_its_time() -> None:
+    trace = live(begun(change(1, 8, 100), change(5, 8, -100)), (64, 500, False, 3), (72, 20, False, 2))
+    assert curve(trace) == [(1, 620), (2, 600), (3, 100), (5, 0)]
+    assert blocks(trace)[:2] == [(500, None, 3, "unknown"), (20, None, 2, "unknown")]
+    held = [memory_at(trace, us * 1000).frame["size_bytes"].sum() for us in (0, 1, 2, 3, 4, 5)]
+    assert held == [520, 620, 600, 100, 100, 0]
+
+
+def test_releases_before_the_first_record_and_after_the_last_are_in_the_curve() -> None:
+    trace = live(begun(change(2, 8, 100)), (64, 500, False, 1), (72, 20, False, 9))
+    assert curve(trace) == [(1, 20), (2, 120), (9, 100)]
+    assert blocks(trace) == [(500, None, 1, "unknown"), (20, None, 9, "unknown"), (100, 2, None, "unknown")]
+
+
+def test_the_size_of_a_live_storage_counts_and_not_that_of_an_earlier_block_in_the_table_of_torch() -> None:
+    trace = live(begun(change(1, 8, 100), change(4, 64, -9000)), (64, 500, False, 4))
+    assert curve(trace) == [(1, 600), (4, 100)]
+    assert blocks(trace)[0] == (500, None, 4, "unknown")
+
+
+def test_an_older_storage_is_gone_when_its_address_is_used_again_whatever_the_clock_says() -> None:
+    trace = live(begun(change(1, 8, 100), change(4, 64, 30)), (64, 500, False, 6), (72, 20, False, None))
+    assert curve(trace) == [(1, 620), (4, 120), (4, 150)]
+
+
+def test_each_cycle_has_the_older_storages_of_its_own() -> None:
+    trace = live(begun(change(1, 8, 100), change(5, 16, 50)), (64, 500, True, None))
+    second = trace.storages.with_columns(pl.lit(700, pl.Int64).alias("bytes"), pl.lit(1).cast(pl.Int32).alias("cycle"))
+    cycles = pl.Series("cycle", [0, 1], dtype=pl.Int32)
+    trace = replace(trace, memory=trace.memory.with_columns(cycles), storages=pl.concat([trace.storages, second]))
+    assert curve(trace) == [(1, 600), (5, 750)]
+
+
+def test_the_level_before_a_record_without_an_address_is_known() -> None:
+    event = change(2, 8, 40)
+    del event["args"]["Addr"]
+    trace = live(begun(event, change(4, 8, 100)), (64, 500, False, 1), (72, 20, True, None))
+    assert curve(trace) == [(1, 20), (2, 60), (4, 160)]
+
+
+def test_a_tag_of_an_older_storage_says_what_it_is_for() -> None:
+    trace = live(begun(change(1, 8, 100)), (64, 500, True, None), (72, 20, True, None))
+    trace = tagged(trace, (0, "parameter", 64, 500, "w"))
+    assert bands(trace) == [{"parameter": 500, "unknown": 120}]

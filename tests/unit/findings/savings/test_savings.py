@@ -227,8 +227,8 @@ def test_slices_of_a_data_set_do_not_shrink_with_the_batch() -> None:
 
 
 def test_another_moment_becomes_the_highest_when_the_peak_is_lowered() -> None:
-    (curve,) = device_curves(make_trace(block(0, 70, 1), block(1, -60, 1), block(2, 90, 2), block(3, -50, 2)))
-    assert curve.total.tolist() == [70, 10, 100, 50]
+    (curve,) = device_curves(make_trace(block(0, 70, 1), block(1, -70, 1), block(2, 100, 2), block(3, -100, 2)))
+    assert curve.total.tolist() == [70, 0, 100, 0]
     removal = Removal(np.array([2]), np.array([3]), np.array([90]))
     assert peak_without(curve, removal) == 70
     assert peak_without(curve, Removal(np.array([0, 2]), np.array([4, 4]), np.array([10, 40]))) == 60

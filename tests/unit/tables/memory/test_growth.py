@@ -13,8 +13,9 @@ from torchprof_magic.findings.advice import find_advice
 from torchprof_magic.findings.savings.table import savings_table
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import FRAME_SCHEMAS, TAGS_SCHEMA
+from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.memory.leaks import leaks_table, leaks_view
-from torchprof_magic.tables.memory.starting_level import starting_note, uncounted_bytes
+from torchprof_magic.tables.memory.starting_level import starting_note
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -172,9 +173,12 @@ def test_the_peak_of_the_host_says_what_it_leaves_out() -> None:
     trace = live(run(*kept_in_each(1000, 64)), (9000, 3000, True, True, None), (9100, 500, True, True, None))
     tag = (-1000, "parameter", "cpu", 9100, 500, "w", "[125]", "float32", 0)
     trace = replace(trace, tags=pl.DataFrame([tag], schema=TAGS_SCHEMA, orient="row"))
-    assert uncounted_bytes(trace) == 3000  # the curve has the parameter
-    assert starting_note(trace, "cpu") == "without 3 kB of older tensors"
-    assert starting_note(trace, "cuda:0") == ""
+    assert starting_note(trace, "cpu") == ""
+    assert memory_frame(trace)["total_bytes"][0] == 3500 + 64
+    unknown = replace(trace, storages=trace.storages.clear(), meta=replace(trace.meta, knows_storages=False))
+    assert starting_note(unknown, "cpu") == "without older tensors but those of models and optimizers"
+    assert starting_note(unknown, "cuda:0") == ""
+    assert memory_frame(unknown)["total_bytes"][0] == 500 + 64
 
 
 @pytest.mark.parametrize(("knows", "note"), [(True, ""), (False, "without what was in use before")])

@@ -3,22 +3,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
+import pytest
 from support import allocation, annotation, make_trace
 
-from torchprof_magic.model.trace import TAGS_SCHEMA
+from torchprof_magic.model.trace import TAGS_SCHEMA, Trace
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.tables.memory.in_use import memory_series
 
 
-def test_the_allocators_own_total_is_the_curve_and_its_maximum_the_peak() -> None:
-    series = memory_series(make_trace(allocation(0, 100, 1000), allocation(5, 50, 1050), allocation(9, -150, 900)))
-    assert series.frame["allocated_bytes"].to_list() == [1000, 1050, 900]
+def three_changes(device: int, *totals: int | None) -> Trace:
+    changes = zip((0, 5, 9), (100, 50, -100), totals, (1, 2, 1), strict=True)
+    return make_trace(*(allocation(at, delta, total, 1, device, address) for at, delta, total, address in changes))
+
+
+def test_the_allocators_own_total_is_the_curve_of_an_accelerator_and_its_maximum_the_peak() -> None:
+    series = memory_series(three_changes(1, 1000, 1050, 950))
+    assert series.frame["allocated_bytes"].to_list() == [1000, 1050, 950]
     assert [(mark.time_ns, mark.label) for mark in series.marks] == [(5000, "peak 1.05 kB")]
 
 
-def test_without_totals_allocations_are_summed_up_from_zero() -> None:
-    series = memory_series(make_trace(allocation(0, 100), allocation(5, 50), allocation(9, -150)))
-    assert series.frame["allocated_bytes"].to_list() == [100, 150, 0]
+@pytest.mark.parametrize("totals", [(None, None, None), (1000, 1050, 950)])
+def test_the_blocks_of_the_host_are_added_up_whatever_its_total_says(totals: tuple[int | None, ...]) -> None:
+    assert memory_series(three_changes(0, *totals)).frame["allocated_bytes"].to_list() == [100, 150, 50]
 
 
 def test_rows_out_of_order_are_put_in_order_of_time() -> None:

@@ -11,16 +11,16 @@ from torchprof_magic.model.trace import MEMORY_CATEGORIES, Trace
 from torchprof_magic.tables.memory.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
 
 
-def at(at_us: float, delta: int, address: int | None, total: int | None = None) -> dict[str, object]:
-    event = allocation(at_us, delta, total)
+def at(at_us: float, delta: int, address: int | None, total: int | None = None, device: int = 0) -> dict[str, object]:
+    event = allocation(at_us, delta, total, device=device)
     event["args"]["Addr"] = address
     if address is None:
         del event["args"]["Addr"]
     return event
 
 
-def rows(trace: Trace, start_unix_ns: int = 10**12) -> list[tuple[int, ...]]:
-    timeline = timeline_of(recorded_changes(trace, "cpu"), "cpu", start_unix_ns)
+def rows(trace: Trace, device: str = "cpu") -> list[tuple[int, ...]]:
+    timeline = timeline_of(recorded_changes(trace, device), device, 10**12)
     return list(zip(*(column.tolist() for column in timeline[1:4]), strict=True))
 
 
@@ -36,8 +36,13 @@ def test_blocks_are_created_and_destroyed_in_order_of_time_and_what_was_there_be
 
 
 def test_what_the_allocator_counts_beyond_the_recorded_blocks_was_there_before() -> None:
-    trace = make_trace(at(1, 100, 1, 1100), at(2, -100, 1, 1000), span("a", 0, 9))
-    assert rows(trace)[0] == (-1, 1, 1000)
+    trace = make_trace(at(1, 100, 1, 1100, 1), at(2, -100, 1, 1000, 1), span("a", 0, 9))
+    assert rows(trace, "cuda:0")[0] == (-1, 1, 1000)
+
+
+def test_what_the_first_record_releases_was_there_before_once() -> None:
+    trace = make_trace(at(1, -30, 2), at(2, 100, 1), span("a", 0, 9))
+    assert rows(trace) == [(-1, 1, 30), (10**12 + 1000, 4, -30), (10**12 + 2000, 2, 100)]
 
 
 def test_records_without_addresses_add_up_as_well() -> None:
