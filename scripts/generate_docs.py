@@ -173,6 +173,16 @@ recorded, only the tensors of models and optimizers are known, or only what was 
 overview says so; such a block ends when its address is used again, or when its parameter has another gradient or state.
 Memory that a thread releases which is not recorded (see --all-threads) counts until its address is used again.
 
+**Names of tensors.** Parameters, buffers, gradients and state are called by the path of the parameter. Other tensors
+are called by what the user's code calls them: a live run with --memory looks at the variables of the user's functions
+and of the notebook at the end of each step and before each step of an optimizer, and with --lines as a function
+returns; the last name that is seen counts. Elements of lists, tuples, deques and dictionaries and attributes of
+objects are found up to two steps from a variable, 100 of each, the last ones of a list. Shapes are also those of what
+modules return. What is in no variable then, such as an intermediate result, has its module and its op. The line that
+keeps what grows is one that puts something into the container of that name (`kept.append(loss)`, `cache[key] = x`,
+`self.total += loss`), by its last name, in the cell, in recorded lines, and for `report.holders()` in all cells that
+ran and the user's modules; no code of the user's runs for any of this.
+
 **Growth.** What a step allocates and is in use at the end may take the place of something older, as in a buffer of
 fixed size that was full before. So a block does not count as growth if one of its size, from before the recording, was
 released in the same step, and if that is so in at least half of the steps of its place. On accelerators these releases

@@ -38,7 +38,7 @@ def golden_report() -> Report:
         span("aten::mm", 105, 80),
         launch(110, 2, correlation=2),
         kernel("gemm", 120, 70, correlation=2),
-        allocation(112, 256, 768),
+        allocation(112, 256, 768, address=8192),
         span("aten::add", 200, -1),
         counter("Power (W)", 0, pid="GPU 0 Counters", **{"": 80}),
         counter("Power (W)", 20, pid="GPU 0 Counters", **{"": 320}),

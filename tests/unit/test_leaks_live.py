@@ -150,7 +150,8 @@ def test_a_block_that_records_memory_knows_the_lines_of_what_it_keeps() -> None:
             keep()
     found = p.report.leaks
     line = keep.__code__.co_firstlineno + 1
-    assert found.select("file", "line", "op").rows() == [(__file__, line, "aten::empty")]
+    assert found.select("file", "line", "op").rows() == [(__file__, line, "aten::randn")]
+    assert found.select("kept_in", "kept_file", "kept_line").rows() == [("kept[…]", __file__, line)]
     with tp.profile(profile_memory=True, lines=False) as p:
         for _ in p.steps(range(8)):
             keep()
@@ -226,6 +227,7 @@ def test_the_advice_for_a_leak_depends_on_what_is_kept(shell: Any, before: str, 
     assert tp.last is not None
     (found,) = [advice for advice in tp.last.advice if advice.rule == "memory_leak"]
     assert (words in found.fix, found.certainty) == (True, "measured")
+    assert f", kept by line 6: `{step}`" in found.evidence
     assert f"allocated in line {found.line}) [−" in tp.last.summary()
     assert re.search(r"\[−[\d.]+ kB per step, measured\]", tp.last.summary())
 

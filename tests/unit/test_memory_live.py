@@ -96,6 +96,63 @@ def test_the_peak_is_listed_in_full_with_names_of_parameters_and_modules() -> No
     assert {"0", "1"} <= set(known.to_list())
 
 
+class Scored(torch.nn.Module):
+    """Holds the most memory in a variable of its forward, and keeps one tensor as an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(16, 4096)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        scores = self.head(given)
+        weights = scores.softmax(-1)
+        self.last = weights.detach() + 1
+        return weights
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_what_holds_the_peak_is_called_what_the_program_calls_it(lines: bool) -> None:
+    model, aside, cache = Scored(), torch.ones(1000, 1000), {"mask": torch.ones(500, 1000)}
+    logits = None
+
+    def step() -> None:
+        nonlocal logits
+        logits = model(torch.randn(8, 128, 16))
+
+    with tp.profile(profile_memory=True, lines=lines, with_modules=True, active=3, warmup=1) as p:
+        for _ in p.steps(range(5)):
+            step()
+    found = p.report.memory_at("peak").filter(pl.col("shape").is_not_null())
+    named = set(found.select("name", "shape", "module").rows())
+    large = "[8, 128, 4096]"
+    assert {("aside", "[1000, 1000]", None), ("cache['mask']", "[500, 1000]", None)} <= named
+    assert ("model.last", large) in {(name, shape) for name, shape, _ in named}
+    assert {shape for _, shape, module in named if module == "head"} == {large}
+    assert ({"logits", "scores"} if lines else {"logits"}) <= {name for name, shape, _ in named if shape == large}
+    assert aside.numel() + cache["mask"].numel() == 1_500_000
+
+
+def test_hostile_names_are_text_and_code_of_the_users_classes_does_not_run() -> None:
+    text = "<script>alert(1)</script>`'\n"
+
+    class Odd:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+        def __repr__(self) -> str:
+            raise AssertionError("repr")
+
+    odd, cache = Odd(), {text: torch.ones(1000, 1000)}
+    cache[odd] = torch.ones(1000, 1000)  # type: ignore[index]
+    report = small_run()
+    del odd
+    names = report.memory_at("peak")["name"].drop_nulls().to_list()
+    assert [name for name in names if name.startswith('cache["<script>')]
+    assert "cache[<Odd>]" in names
+    assert "<script>alert" not in report._repr_html_()
+    assert len(cache) == 2
+
+
 def test_a_block_without_steps_knows_what_was_there_before() -> None:
     model = torch.nn.Linear(100, 100)
     with tp.profile(profile_memory=True) as p:

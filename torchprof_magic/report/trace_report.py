@@ -111,9 +111,9 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
     def memory_at(self, when: Literal["peak"] | int = "peak", device: str | None = None) -> pl.DataFrame:
         """Return one row per block of memory that is in use at a moment, the largest first.
 
-        ``size_bytes`` adds up to ``total_bytes`` of ``memory``; ``age_ns`` and ``lifetime_ns`` are ns. What was alive
-        before the recording and no live object explains is one row named ``before the recording``. See
-        docs/definitions.md.
+        ``size_bytes`` adds up to ``total_bytes`` of ``memory``; ``age_ns`` and ``lifetime_ns`` are ns. ``name``,
+        ``shape`` and ``module`` say what the program calls a tensor, as far as a live run knows it. What was alive
+        before the recording and has no name is last, as ``before the recording``. See docs/definitions.md.
 
         Args:
             when: ``"peak"``, or a time in ns from the first recorded event.

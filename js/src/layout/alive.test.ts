@@ -8,6 +8,7 @@ interface Block {
   readonly op?: string;
   readonly line?: number;
   readonly shape?: string;
+  readonly name?: string;
   readonly module?: string;
   readonly size: number;
   readonly from?: number;
@@ -40,7 +41,8 @@ function frameOf(blocks: readonly Block[]): Frame {
     freed_at_ns: number(({ to = Number.NaN }) => to),
     cycle: number(({ cycle = 0 }) => cycle),
     module: text(({ module = "" }) => module),
-    ...Object.fromEntries(["name", "dtype"].map((name) => [name, text(() => "")])),
+    name: text(({ name = "" }) => name),
+    dtype: text(() => ""),
   };
   return { rows: blocks.length, columns: new Map(Object.entries(columns)) };
 }
@@ -104,6 +106,31 @@ describe("aliveAt", () => {
     expect([group?.title, group?.bytes]).toEqual(["2 parameters", 12]);
   });
 
+  it("calls tensors as the program does, and adds up the elements of a list", () => {
+    const frame = frameOf([
+      { size: 9, from: 0, name: "logits", shape: "[8, 4]", module: "head", op: "aten::addmm" },
+      { size: 3, from: 0, name: "kept[0]", shape: "[4]" },
+      { size: 3, from: 1, name: "kept[11]", shape: "[4]" },
+      { size: 2, from: 0, module: "blocks.0", op: "aten::softmax" },
+    ]);
+    const found = aliveAt(frame, "cpu", 5).map(({ title, place }) => [title, place]);
+    expect(found).toEqual([
+      ["logits [8, 4]", "head · addmm"],
+      ["kept[*] [4]", "mm"],
+      ["blocks.0", "softmax"],
+    ]);
+  });
+
+  it("has what was there before and has no name at the bottom, however large it is", () => {
+    const frame = frameOf([
+      { size: 90, op: "", category: "unknown" },
+      { size: 8, op: "", category: "unknown", name: "data", shape: "[2]" },
+      { size: 2, from: 0 },
+    ]);
+    const found = aliveAt(frame, "cpu", 5).map(({ title }) => title);
+    expect(found).toEqual(["data [2]", "mm", "from before the recording"]);
+  });
+
   it("counts equal siblings together", () => {
     const frame = frameOf([
       { size: 5, from: 0, module: "blocks.0.mlp.2" },
@@ -112,7 +139,7 @@ describe("aliveAt", () => {
       { size: 2, from: 0, module: "Qwen2MLP_7" },
       { size: 2, from: 0, module: "Qwen2MLP_8" },
     ]);
-    const found = aliveAt(frame, "cpu", 5).map(({ bytes, place }) => [bytes, place]);
+    const found = aliveAt(frame, "cpu", 5).map(({ bytes, title }) => [bytes, title]);
     expect(found).toEqual([
       [10, "blocks.*.mlp.*"],
       [6, "blocks.1.attn"],

@@ -7,7 +7,7 @@ import { type Frame, keyOf, numbersOf, stringAt, type TextColumn, textOf } from 
 /** Blocks of one kind from one place. */
 export interface BlockGroup {
   readonly category: string;
-  /** The tensor: its shape or name where that is known, else the op that allocated it. */
+  /** The tensor: its name and shape where they are known, else its module or the op that allocated it. */
   readonly title: string;
   /** Where it was allocated: module, op, line. */
   readonly place: string;
@@ -93,16 +93,16 @@ function groupsOf(
   const size = numbersOf(blocks, "size_bytes");
   const begin = numbersOf(blocks, "allocated_at_ns");
   const line = numbersOf(blocks, "line");
-  const texts = PARTS.map((name) => textOf(blocks, name));
-  const modules = siblingsOf(textOf(blocks, "module"));
-  const categories = texts[0];
+  const texts = PARTS.map((name) => alike(textOf(blocks, name)));
+  const modules = alike(textOf(blocks, "module"));
+  const categories = textOf(blocks, "category");
   const found = new Map<string, { row: number; count: number; bytes: number; times: number[] }>();
   for (let row = 0; row < blocks.rows; row += 1) {
     if (devices.keys[row] !== wanted || !isIn(row)) continue;
-    const category = categories?.words[categories.keys[row] ?? -1] ?? "";
+    const category = categories.words[categories.keys[row] ?? -1] ?? "";
     const key = TOGETHER.has(category)
       ? category
-      : `${texts.map(({ keys }) => keys[row]).join()}:${modules[row]}:${line[row]}`;
+      : `${texts.map((keys) => keys[row]).join()}:${modules[row]}:${line[row]}`;
     const group = found.get(key) ?? { row, count: 0, bytes: 0, times: [Infinity, -Infinity] };
     const at = begin[row] ?? Number.NaN;
     group.count += 1;
@@ -116,11 +116,16 @@ function groupsOf(
     bytes,
     first: times[0] ?? Number.NaN,
     last: times[1] ?? Number.NaN,
-  })).toSorted((a, b) => b.bytes - a.bytes);
+  })).toSorted((a, b) => rank(a) - rank(b) || b.bytes - a.bytes);
 }
 
-/** For each row a number that the modules at one place of equal siblings share: blocks.0.mlp and blocks.1.mlp. */
-function siblingsOf({ words, keys }: TextColumn): Int32Array {
+/** What was there before and has no name says nothing of the program, and is last. */
+function rank({ title }: BlockGroup): number {
+  return Number(title === BEFORE);
+}
+
+/** For each row a number that equal siblings share: blocks.0.mlp and blocks.1.mlp, or kept[0] and kept[1]. */
+function alike({ words, keys }: TextColumn): Int32Array {
   const numbers = new Map<string, number>();
   const ofWord = words.map((word) => {
     const path = anySibling(word);
@@ -131,9 +136,9 @@ function siblingsOf({ words, keys }: TextColumn): Int32Array {
   return keys.map((key) => ofWord[key] ?? -1);
 }
 
-/** "blocks.*.mlp" for "blocks.0.mlp", and "Linear_*" for "Linear_3". */
+/** "blocks.*.mlp" for "blocks.0.mlp", "Linear_*" for "Linear_3", and "kept[*]" for "kept[3]". */
 function anySibling(path: string): string {
-  return path.replaceAll(/(?<=^|[._])\d+(?=$|\.)/g, "*");
+  return path.replaceAll(/(?<=^|[._])\d+(?=$|\.)|(?<=\[)\d+(?=\])/g, "*");
 }
 
 function wordsOf(blocks: Frame, row: number, count: number) {
@@ -149,13 +154,14 @@ function wordsOf(blocks: Frame, row: number, count: number) {
   const line = file === "" || Number.isNaN(number) ? "" : `${fileName(file)}:${number}`;
   const isOld = Number.isNaN(numbersOf(blocks, "allocated_at_ns")[row] ?? Number.NaN);
   // The first of these that is known, and behind it where that was.
+  const one = (name: string) => (count > 1 ? anySibling(text(name)) : text(name));
+  const module = one("module");
   const title =
-    text("shape") ||
-    text("name") ||
+    [one("name"), text("shape")].filter((part) => part !== "").join(" ") ||
+    module ||
     shortOp(op) ||
     line ||
     (isOld ? BEFORE : categoryTitle(category));
-  const module = count > 1 ? anySibling(text("module")) : text("module");
   const place = [module, shortOp(op), line].filter((part) => part !== "" && part !== title);
   return {
     category,

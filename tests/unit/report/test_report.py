@@ -100,7 +100,7 @@ def test_a_file_has_no_view_that_must_be_requested(tmp_path: Path) -> None:
 
 def test_a_long_series_is_thinned_without_losing_its_peak() -> None:
     trace = make_trace(
-        *[allocation(at, 1, 10**9 if at == 70_001 else at) for at in range(3 * MAX_SERIES_ROWS + 20_000)]
+        *[allocation(at, 1, 10**9 if at == 70_001 else at, device=1) for at in range(3 * MAX_SERIES_ROWS + 20_000)]
     )
     frame = pl.read_ipc_stream(io.BytesIO(encode(Report(trace)._analysis["memory"])))
     assert frame.height <= MAX_SERIES_ROWS

@@ -13,6 +13,7 @@ from torchprof_magic.capture.parts import FUNCTIONS
 from torchprof_magic.capture.recording import LineSite
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType, FrameType
 
     from torchprof_magic.capture.parts import Parts
@@ -28,13 +29,15 @@ _MACHINERY = ("torch", "torchprof_magic", "IPython", "ipykernel", "triton", "tra
 class FunctionLines:
     """Notes the lines of functions that are defined in other cells or in the user's own files.
 
-    It sees the thread that switches it on. Where a debugger or a coverage tool traces that thread already, it stays
-    off and ``is_refused`` is set, because Python allows one of them at a time.
+    It sees the thread that switches it on, and calls ``at_return`` with each frame that returns. Where a debugger or a
+    coverage tool traces that thread already, it stays off and ``is_refused`` is set, because Python allows one of them
+    at a time.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, at_return: Callable[[FrameType], None] | None = None) -> None:
         self.is_on = False
         self._parts = parts
+        self._at_return = at_return
         self.is_refused = False
         self.lost = 0
         self.sites: list[LineSite] = []
@@ -43,7 +46,7 @@ class FunctionLines:
         self._calls: dict[CodeType, int] = {}
         self._marked: list[FrameType] = []
         self._own_code: CodeType | None = None
-        self._libraries = _library_folders()
+        self._libraries = library_folders()
 
     def leave_out(self, code: CodeType) -> None:
         """Do not watch this code: it is the cell's, which marks its own lines."""
@@ -125,6 +128,8 @@ class FunctionLines:
                     self._note(lines.get(frame.f_lineno, 0) or self._add(frame.f_code, lines, frame.f_lineno))
             elif event == "return":
                 self._note(RETURNED)
+                if self._at_return is not None:
+                    self._at_return(frame)
         except Exception as exc:  # noqa: BLE001 - the same
             return self._fail(exc)
         return self._on_line
@@ -156,9 +161,7 @@ class FunctionLines:
         own = self._own_code
         if own is not None and name == own.co_filename and code.co_name == "<module>":
             return False  # the cell marks its own lines
-        if name.startswith("<"):
-            return name.startswith("<ipython-input")
-        return not name.startswith(self._libraries)
+        return is_users_file(name, self._libraries)
 
 
 def _is_free(frame: FrameType) -> bool:
@@ -166,7 +169,12 @@ def _is_free(frame: FrameType) -> bool:
     return frame.f_trace is None or getattr(frame.f_trace, "__func__", None) is FunctionLines._on_line  # noqa: SLF001
 
 
-def _library_folders() -> tuple[str, ...]:
+def is_users_file(name: str, libraries: tuple[str, ...]) -> bool:
+    """Return whether code of a file is the user's: of a cell, or outside of the folders of libraries."""
+    return name.startswith("<ipython-input") if name.startswith("<") else not name.startswith(libraries)
+
+
+def library_folders() -> tuple[str, ...]:
     """Return the folders of Python, of installed packages and of this one."""
     paths = {*sysconfig.get_paths().values(), *(entry for entry in sys.path if "-packages" in entry)}
     own = str(Path(__file__).parents[2])

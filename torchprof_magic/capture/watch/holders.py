@@ -7,7 +7,7 @@ import re
 import sys
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import CellType, FrameType, FunctionType, MethodType, ModuleType, TracebackType
@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
 from torchprof_magic.capture.torch_api.patching import unseen
 from torchprof_magic.capture.torch_api.storages import gradient_of, live_tensors, storage_address, values_in
+from torchprof_magic.capture.watch.keeping import KeepingLines
 from torchprof_magic.system.process.lookups import is_a
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import torch
+
+    from torchprof_magic.capture.watch.keeping import KeptAt
 
 # Objects between a tensor and the variable that holds it.
 MAX_DEPTH = 14
@@ -44,13 +47,15 @@ class Holder:
 
     ``path`` reads like code: ``losses[3]`` or ``model.cache['x']``. ``kind`` is ``variable`` (of a module or notebook),
     ``local``, ``class``, ``traceback`` or ``unnamed``. ``way`` is ``tensor`` if the tensor at the end of the path has
-    one of the ``addresses``, and ``graph`` if the graph of autograd behind it does.
+    one of the ``addresses``, and ``graph`` if the graph of autograd behind it does. ``kept_at`` is the line that puts
+    tensors there, if one is found.
     """
 
     path: str
     kind: str
     way: str
     addresses: tuple[int, ...]
+    kept_at: KeptAt | None = None
 
 
 def find_holders(addresses: Iterable[int]) -> list[Holder]:
@@ -86,6 +91,8 @@ def find_holders(addresses: Iterable[int]) -> list[Holder]:
     # The graph of autograd keeps tensors of which no variable is left. They say nothing where a variable is known.
     named = {address for holder in holders if holder.kind != _UNNAMED for address in holder.addresses}
     holders = [holder for holder in holders if holder.kind != _UNNAMED or not named.issuperset(holder.addresses)]
+    lines = KeepingLines()
+    holders = [replace(holder, kept_at=lines.find(holder.path)) for holder in holders]
     return sorted(holders, key=lambda holder: (holder.addresses, holder.path, holder.way))
 
 
@@ -124,7 +131,7 @@ def _arrays_of(tensors: list[torch.Tensor]) -> list[_Hidden]:
         return []
     values = [
         *gc.get_referents(*gc.get_objects()),
-        *(one for frame in _running_frames() for one in _locals_of(frame).values()),
+        *(one for frame in _running_frames() for one in locals_of(frame).values()),
     ]
     # Types are compared by ``is`` and by id: a metaclass may have its own ``__eq__`` and ``__hash__``.
     plain = [one for one in values if (type(one) is dict or type(one) is tuple) and one and not gc.is_tracked(one)]
@@ -306,14 +313,14 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:
     """Yield what an object holds, and how that is written behind the object."""
     if is_a(value, dict):
         for key, one in list(dict.items(value)):
-            yield f"[{_key(key)}]", one
+            yield f"[{key_text(key)}]", one
             yield ".keys()", key
     elif is_a(value, (list, tuple)):
         yield from ((f"[{place}]", one) for place, one in enumerate(values_in(value, None)))
     elif is_a(value, deque):
         yield from ((f"[{place}]", one) for place, one in enumerate(list(deque.__iter__(value))))
     elif is_a(value, FrameType):
-        yield from ((f"{_THROUGH_TRACEBACK}{_DICT}[{name!r}]", one) for name, one in _locals_of(value).items())
+        yield from ((f"{_THROUGH_TRACEBACK}{_DICT}[{name!r}]", one) for name, one in locals_of(value).items())
     elif is_a(value, FunctionType):
         yield from _parts_of_function(value)
     elif is_a(value, MethodType):
@@ -349,7 +356,8 @@ def _attributes(value: object) -> Iterator[tuple[str, object]]:
             yield "", one
 
 
-def _key(key: object) -> str:
+def key_text(key: object) -> str:
+    """Return a key of a dictionary as code, without code of the user's: the type stands for one that is not plain."""
     is_plain = any(type(key) is kind for kind in (str, int, float, bool, type(None)))
     text = repr(key) if is_plain else f"<{type(key).__name__}>"
     return text if len(text) <= MAX_KEY_CHARS else f"{text[:MAX_KEY_CHARS]}…"
@@ -388,7 +396,7 @@ def _running_frames() -> list[FrameType]:
     return found
 
 
-def _locals_of(frame: FrameType) -> dict[str, object]:
+def locals_of(frame: FrameType) -> dict[str, object]:
     """Return the variables of a frame. Python 3.12 and older keep a copy for this, which would keep their values.
 
     In the copy may also be what ``exec`` has added to it, which stays.

@@ -7,6 +7,7 @@ Their addresses are noted at these moments, and no tensor is kept alive.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from array import array
 from contextlib import ExitStack
@@ -21,16 +22,22 @@ from torchprof_magic.capture.torch_api.compiling import watch_optimizers
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_parameters
 from torchprof_magic.capture.torch_api.patching import unseen
 from torchprof_magic.capture.torch_api.storages import is_plain, storage_address, tensors_in
+from torchprof_magic.capture.watch.variables import UserFrames, tensors_of_frame
 from torchprof_magic.system.process.lookups import attributes_of, is_a
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import FrameType
 
     from torchprof_magic.capture.parts import Parts
 
 # More addresses than this are not kept: 16 bytes each.
 MAX_TAGS = 4_000_000
+# In a step, so many calls of functions and modules are looked at for what their tensors are called.
+MOST_LOOKS = 2_000
 _NOTHING = 0
+# The category of a tensor of which only the name and the shape are known.
+_NAMED = "unknown"
 
 _Named = tuple[str, torch.Tensor]
 
@@ -55,6 +62,8 @@ class MemoryTags:
         self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._scanned: set[int] = set()
         self._prefixes: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
+        self._frames = UserFrames()
+        self._looks = 0
 
     def watch(self) -> Callable[[], None]:
         """Register the hooks of all optimizers, and return a function that removes them."""
@@ -72,6 +81,7 @@ class MemoryTags:
         """Forget what was noted before, and note what exists now: a recording is about to begin."""
         self._batches, self._count = [], 0
         self._note_all()
+        self.note_variables()
 
     def take(self) -> tuple[TagBatch, ...]:
         """Note what exists at the end of a recording, and return what was noted during it."""
@@ -97,9 +107,40 @@ class MemoryTags:
         """Note the arguments of an outermost forward; and its parameters and buffers, once a recording."""
         self._guarded(self._forward, module, (arguments, keywords))
 
+    def note_result(self, result: object) -> None:
+        """Note the shapes of what a module returned."""
+        if self._may_look():
+            self._guarded(self._unnamed, result)
+
+    def note_return(self, frame: FrameType) -> None:
+        """Note what a function that returns calls its tensors; only in a function for ``sys.settrace``."""
+        if self._may_look():
+            self._guarded(self._named, frame)
+
+    def note_variables(self) -> None:
+        """Note what the user's code calls its tensors in the frames that run on this thread."""
+        self._looks = 0
+        if not self._parts.is_off(TAGS):
+            self._guarded(self._variables)
+
+    def _may_look(self) -> bool:
+        self._looks += 1
+        return self.is_on and self._looks <= MOST_LOOKS
+
+    def _unnamed(self, result: object) -> None:
+        self._note(_NAMED, [("", value) for value in tensors_in(result) if is_plain(type(value))])
+
+    def _named(self, frame: FrameType) -> None:
+        self._note(_NAMED, tensors_of_frame(frame, is_traced=True))
+
+    def _variables(self) -> None:
+        for frame in self._frames.above(sys._getframe(1)):  # noqa: SLF001 - the documented way to the callers
+            self._note(_NAMED, tensors_of_frame(frame))
+
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         if self.is_on:
             self._guarded(self._gradients, optimizer)
+            self._guarded(self._variables)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, arguments: tuple[object, ...], keywords: object) -> None:
         if self.is_on:

@@ -151,6 +151,8 @@ class ModuleMarks:
             if tags is not None and tags.outermost == id(module):
                 tags.outermost = 0
                 tags.note_inputs(module, arguments, rest[:-1] or _keywords_of(caller))
+            if tags is not None and tags.is_on:
+                tags.note_result(rest[-1])
             if self.is_on:
                 self._end_call(module, arguments, rest, caller)
         except Exception as exc:  # noqa: BLE001 - the same

@@ -100,8 +100,9 @@ class ProgramWatch:
         memory: bool = False,
     ) -> None:
         self.lines = LineMarks()
-        self.functions = parts.ask(FUNCTIONS, FunctionLines, parts, default=None) if functions else None
         self.tags = MemoryTags(parts) if memory else None
+        at_return = self.tags.note_return if self.tags is not None else None
+        self.functions = parts.ask(FUNCTIONS, FunctionLines, parts, at_return, default=None) if functions else None
         self._storages = LiveStorages() if memory else None
         self.modules = ModuleMarks(modules, self.tags, parts=parts)
         self._problems = problems
@@ -149,6 +150,8 @@ class ProgramWatch:
         """Keep or drop what was noted, and return how long this thread ran or was ready to run, in ns, if known."""
         run, dur_ns = self._parts.run, perf_counter_ns() - self._began_ns
         cpu_ns = self._parts.ask(THREAD_TIME, self._cpu.since_ns, self._cpu_began_ns, dur_ns, default=None)
+        if is_recorded and self.tags is not None:
+            run(TAGS, self.tags.note_variables)
         if self._is_watched:
             run(LINES, self.lines.mark, NO_LINE)
             run(LINES, self.lines.end_step, dur_ns, is_recorded)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchprof_magic.facts.device.busy import has_any_device
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.shared import is_named, once_per_trace
-from torchprof_magic.facts.source.cell_tree import tree_of_cell
+from torchprof_magic.model.cell_tree import tree_of_cell
 from torchprof_magic.model.vendors import DEVICE_MEMORY, DEVICE_OP
 
 if TYPE_CHECKING:

@@ -29,19 +29,26 @@ _FACTORY = (
     r"^aten::(empty|empty_strided|zeros|ones|full|rand|randn|randint|randperm|arange|linspace|eye|tensor|scalar_tensor"
     r"|normal|to|_to_copy|lift_fresh|from_file|pin_memory|_pin_memory)$"
 )
+# Ops that allocate what another one fills.
+_ALLOCATING = r"^aten::(empty|empty_strided|empty_like|new_empty|new_empty_strided|resize_|empty_permuted)$"
 _CODE = {name: number for number, name in enumerate(MEMORY_CATEGORIES)}
 
 
 class BlockOps(NamedTuple):
-    """The innermost and the outermost op, as rows of ``trace.events`` or -1, at some rows of ``trace.memory``."""
+    """Ops as rows of ``trace.events`` or -1, at some rows of ``trace.memory``.
+
+    ``inner`` is the innermost and ``outer`` the outermost. ``telling`` is the innermost that does more than to
+    allocate, where one is around it: ``aten::randn`` and not the ``aten::empty`` in it.
+    """
 
     inner: IntArray
     outer: IntArray
+    telling: IntArray
 
 
 @once_per_trace
 def memory_ops(trace: Trace) -> BlockOps:
-    """Return the innermost and the outermost op around each row of ``trace.memory``, without annotations."""
+    """Return the ops around each row of ``trace.memory``, without annotations."""
     ops = nest_among(trace, (trace.events["category"] == "cpu_op").to_numpy())
     inner = ops_around(trace, ops, trace.memory["event"].to_numpy(), trace.memory["time_ns"].to_numpy())
     outer = np.arange(len(ops.row) + 1)
@@ -49,7 +56,9 @@ def memory_ops(trace: Trace) -> BlockOps:
     for rows in levels(depth_of(ops.parent))[1:]:
         outer[rows] = outer[ops.parent[rows]]
     row = np.append(ops.row, NONE)
-    return BlockOps(row[inner], row[outer[inner]])
+    does_more = ~is_named(trace, _ALLOCATING)[ops.row]
+    telling = nearest_marked(ops.parent, depth_of(ops.parent), does_more)[inner]
+    return BlockOps(row[inner], row[outer[inner]], row[np.where(telling >= 0, telling, inner)])
 
 
 @once_per_trace

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.shared import ask_event_names, once_per_trace
+from torchprof_magic.model.trace import MEMORY_CATEGORIES
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
@@ -21,6 +22,8 @@ HOST = "cpu"
 # Allocators of devices hand out memory in multiples of this; those of the host as it is asked for.
 DEVICE_ROUND_BYTES = 512
 _CLEARING = "Optimizer.zero_grad#"
+# Tags of this category say only what a tensor is called.
+_UNKNOWN = MEMORY_CATEGORIES.index("unknown")
 
 
 class Groups(NamedTuple):
@@ -42,8 +45,9 @@ class Blocks:
     ``born`` is the row of ``trace.memory`` of the allocation, -1 for a block from before the recording, and ``freed``
     that of the release, -1 if none was recorded. The block is in use after each row from ``born`` until before
     ``ended``, which is also known if its address was used again; it is the number of all rows at the end of the
-    recording. ``tag`` is the row of ``trace.tags`` that says what the block is for, or -1. ``silent_ns`` is when a
-    block from before went whose release is not in the file, as a live run noted it; else ``LATEST``.
+    recording. ``tag`` is the row of ``trace.tags`` that says what the block is for, and ``named`` that with its name
+    and shape, or -1. ``silent_ns`` is when a block from before went whose release is not in the file, as a live run
+    noted it; else ``LATEST``.
     """
 
     groups: Groups
@@ -54,6 +58,7 @@ class Blocks:
     freed: IntArray
     ended: IntArray
     tag: IntArray
+    named: IntArray
     silent_ns: IntArray
 
     def alive_after(self, row: int, group: int) -> IntArray:
@@ -117,6 +122,7 @@ def _paired(trace: Trace, groups: Groups) -> Blocks:
         freed=np.where(old, rows[chosen], np.where(is_freed[chosen], following[chosen], NONE)),
         ended=np.where(old, rows[chosen], ended[chosen]),
         tag=np.full(len(chosen), NONE, np.int64),
+        named=np.full(len(chosen), NONE, np.int64),
         silent_ns=np.full(len(chosen), LATEST),
     )
 
@@ -148,6 +154,7 @@ def _with_storages(trace: Trace, blocks: Blocks) -> Blocks:
         freed=np.concatenate((before, blocks.freed)),
         ended=np.concatenate((np.minimum(gone, born[~is_known]), blocks.ended)),
         tag=np.concatenate((before, blocks.tag)),
+        named=np.concatenate((before, blocks.named)),
         silent_ns=np.concatenate((new["gone_ns"].to_numpy(), blocks.silent_ns)),
     )
 
@@ -183,15 +190,17 @@ def _tagged(trace: Trace, blocks: Blocks) -> Blocks:
     found = _find(trace, blocks)
     whole = _with_older(trace, blocks, found)
     category = trace.tags["category"].to_physical().to_numpy().astype(np.int64)
+    has_name = trace.tags["name"].is_not_null().to_numpy()
     known = np.flatnonzero(found.block >= 0)
-    tag = np.concatenate((whole.tag[: len(whole.tag) - len(blocks.tag)], np.full(len(blocks.tag), NONE, np.int64)))
-    # The first of the strongest category counts, in the order of MEMORY_CATEGORIES.
-    order = np.lexsort((known, category[found.row[known]], found.block[known]))
-    known = known[order]
-    block = found.block[known]
-    is_first = np.concatenate(([True], block[1:] != block[:-1])) if len(block) else np.empty(0, np.bool_)
-    older = len(whole.tag) - len(blocks.tag)
-    tag[older + block[is_first]] = found.row[known[is_first]]
+    row, older = found.row[known], len(whole.tag) - len(blocks.tag)
+    # The first of the strongest category counts, in the order of MEMORY_CATEGORIES. Of mere names it is the last: what
+    # a function returns gets that of its caller.
+    place = np.where(category[row] == _UNKNOWN, -known, known)
+    tag, named = whole.tag.copy(), whole.named.copy()
+    for found_tag, keys in ((tag, (place, category[row])), (named, (place, category[row], ~has_name[row]))):
+        order = np.lexsort((*keys, found.block[known]))
+        block, first = np.unique(found.block[known][order], return_index=True)
+        found_tag[older + block] = row[order][first]
     return Blocks(
         groups=whole.groups,
         group=whole.group,
@@ -201,6 +210,7 @@ def _tagged(trace: Trace, blocks: Blocks) -> Blocks:
         freed=whole.freed,
         ended=whole.ended,
         tag=tag,
+        named=named,
         silent_ns=whole.silent_ns,
     )
 
@@ -267,7 +277,7 @@ def _with_older(trace: Trace, blocks: Blocks, found: _Found) -> Blocks:
         pl.col("ended").first(),
         pl.col("after").max().alias("last"),
     )
-    older = older.filter(pl.col("bytes") > 0)
+    older = older.filter((pl.col("bytes") > 0) & (pl.col("category") != MEMORY_CATEGORIES[_UNKNOWN]))
     is_host = blocks.groups.is_host[older["group"].to_numpy()]
     size = older["bytes"].to_numpy()
     rounded = -(-size // DEVICE_ROUND_BYTES) * DEVICE_ROUND_BYTES
@@ -284,6 +294,7 @@ def _with_older(trace: Trace, blocks: Blocks, found: _Found) -> Blocks:
         freed=np.concatenate((np.full(count, NONE), blocks.freed)),
         ended=np.concatenate((ended, blocks.ended)),
         tag=np.concatenate((older["row"].to_numpy(), blocks.tag)),
+        named=np.concatenate((older["row"].to_numpy(), blocks.named)),
         silent_ns=np.concatenate((np.full(count, LATEST), blocks.silent_ns)),
     )
 
@@ -323,5 +334,5 @@ def _cleared_rows(trace: Trace) -> IntArray:
 
 def tagged_category(trace: Trace, blocks: Blocks) -> IntArray:
     """Return the index into ``MEMORY_CATEGORIES`` that its tag gives each block, -1 for a block without one."""
-    codes = trace.tags["category"].to_physical().to_numpy().astype(np.int64)
-    return np.append(codes, NONE)[blocks.tag]
+    codes = np.append(trace.tags["category"].to_physical().to_numpy().astype(np.int64), NONE)[blocks.tag]
+    return np.where(codes == _UNKNOWN, NONE, codes)

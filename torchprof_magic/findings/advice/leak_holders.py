@@ -37,7 +37,7 @@ def with_holders(advice: Advice, holders: pl.DataFrame) -> Advice:
     for row in rows:  # few: one for each variable
         fix = _check if advice.certainty != MEASURED and row["way"] == TENSOR else _fix_of(row)
         fixes.setdefault(fix, []).append(f"`{row['holder']}`")
-    held = [f"`{row['holder']}` holds {format_bytes(row['size_bytes'])}" for row in rows]
+    held = [f"`{row['holder']}` holds {format_bytes(row['size_bytes'])}{_kept_by(row)}" for row in rows]
     return replace(
         advice,
         fix="; ".join(fix(_listed(names), "keeps" if len(names) == 1 else "keep") for fix, names in fixes.items()),
@@ -48,8 +48,15 @@ def with_holders(advice: Advice, holders: pl.DataFrame) -> Advice:
 def _alike_together(holders: pl.DataFrame) -> pl.DataFrame:
     """Return the holders with the numbers in their keys left out, such as ``log['epoch …']``, most bytes first."""
     frame = holders.with_columns(pl.col("holder").str.replace_all(r"(\['[^'0-9]*)[0-9]+", "${1}…"))
-    frame = frame.group_by("holder", "kind", "way", maintain_order=True).agg(pl.col("size_bytes").sum())
+    lines = pl.col("source", "line").drop_nulls().first()
+    frame = frame.group_by("holder", "kind", "way", maintain_order=True).agg(pl.col("size_bytes").sum(), lines)
     return frame.sort("size_bytes", descending=True, maintain_order=True)
+
+
+def _kept_by(row: dict[str, Any]) -> str:
+    """Return which line keeps what a holder has, if that is known; a backquote would end the code."""
+    source = (row["source"] or "").replace("`", "'")
+    return f", kept by line {row['line']}: `{source}`" if source else ""
 
 
 def _fix_of(row: dict[str, Any]) -> Callable[[str, str], str]:

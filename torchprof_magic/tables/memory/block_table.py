@@ -38,7 +38,8 @@ PLACE_COLUMNS = (
         title="Name",
         unit="code",
         definition="Path of attributes of the parameter or buffer, that of the parameter for a gradient or a state of "
-        "an optimizer; null if it is not known from a live run.",
+        "an optimizer; for other tensors the variable, element or attribute of the user's code that last had it, such "
+        "as logits, cache['x'] or self.hidden. Null if it is not known from a live run.",
     ),
     Column(
         name="module",
@@ -51,7 +52,8 @@ PLACE_COLUMNS = (
         name="op",
         title="Op",
         unit="code",
-        definition="Innermost op that allocated it; null outside of ops and before the recording.",
+        definition="Innermost op that allocated it, without those that only allocate for the op around them, such as "
+        "aten::empty in aten::randn; null outside of ops and before the recording.",
     ),
     Column(
         name="file",
@@ -189,7 +191,7 @@ def _frame_of_blocks(trace: Trace) -> pl.DataFrame:
             "freed_at_ns": freed,
             "lifetime_ns": freed - allocated,
             "category": category,
-            **{name: _gathered(trace.tags[name].cast(pl.String), blocks.tag) for name in ("name", "shape", "dtype")},
+            **{name: _gathered(trace.tags[name].cast(pl.String), blocks.named) for name in ("name", "shape", "dtype")},
             **_places(trace, blocks),
             "step": step_at(trace, allocated, cycle.gather(blocks.group)),
             "cycle": cycle.gather(blocks.group),
@@ -203,7 +205,7 @@ def _places(trace: Trace, blocks: Blocks) -> dict[str, pl.Series]:
     """Return op, module, file, line and phase of each block, null where they are not known."""
     ops, memory = memory_ops(trace), trace.memory
     at = np.append(memory["event"].to_numpy(), NONE)[blocks.born].astype(np.int64)
-    op = np.append(ops.inner, NONE)[blocks.born]
+    op = np.append(ops.telling, NONE)[blocks.born]
     known = np.flatnonzero(at >= 0)
     forward = forward_of_events(trace)[at[known]]
     source = np.full(len(at), NONE, np.int64)

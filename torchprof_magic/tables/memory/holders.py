@@ -46,6 +46,15 @@ COLUMNS = (
     Column(name="size_bytes", title="Size", unit="bytes", definition="Bytes of these blocks.", has_bar=True),
     Column(name="blocks", title="Blocks", unit="count", definition="Number of these blocks."),
     Column(name="example", title="Example", unit="code", definition="One of the holders in full."),
+    Column(
+        name="source",
+        title="Kept by",
+        unit="code",
+        definition="Line that puts tensors there, such as kept.append(loss), by the sources of the cells that ran and "
+        "of the user's modules; null if none is found.",
+    ),
+    Column(name="file", title="File", unit="text", definition="File of that line.", is_minor=True),
+    Column(name="line", title="Line", unit="count", definition="Number of that line."),
 )
 
 
@@ -68,6 +77,10 @@ class Holder(Protocol):
     def addresses(self) -> tuple[int, ...]:
         """The addresses that it keeps in use."""
 
+    @property
+    def kept_at(self) -> tuple[str, int, str] | None:
+        """File, number and source of the line that puts tensors there, if it is known."""
+
 
 if TYPE_CHECKING:
     FindHolders = Callable[[Iterable[int]], Sequence[Holder]]
@@ -75,7 +88,7 @@ if TYPE_CHECKING:
 
 def nothing_held(trace: Trace) -> Table:  # noqa: ARG001 - views are built of traces
     """Return a table without rows: a trace alone does not know which objects of the process use its blocks."""
-    types = {"size_bytes": pl.Int64, "blocks": pl.Int64}
+    types = {"size_bytes": pl.Int64, "blocks": pl.Int64, "line": pl.Int64}
     schema = {column.name: types.get(column.name, pl.String) for column in COLUMNS}
     return Table(frame=pl.DataFrame(schema=schema), columns=COLUMNS, sort_by="size_bytes")
 
@@ -116,12 +129,14 @@ def holders_table(trace: Trace, rows: pl.DataFrame, find: FindHolders) -> Table:
         raise ValueError("the rows have no addresses; choose rows of leaks, allocations or memory_at()")
     wanted = rows[name].explode() if name == "addresses" else rows[name]
     addresses = wanted.drop_nulls().cast(pl.UInt64).unique().to_list()
-    schema = {"holder": pl.String, "kind": pl.String, "way": pl.String, "example": pl.String, "address": pl.UInt64}
+    texts = ("holder", "kind", "way", "example", "file", "source")
+    schema = {**dict.fromkeys(texts, pl.String), "line": pl.Int64, "address": pl.UInt64}
     pattern = pl.col("example").str.replace_all(r"\[[0-9]+\]", "[…]")
     found = pl.DataFrame(
         [
-            (one.path, one.kind, one.way, one.path, address)
+            (one.path, one.kind, one.way, one.path, file, source, line, address)
             for one in (find(addresses) if addresses else ())
+            for file, line, source in [one.kept_at or (None, None, None)]
             for address in one.addresses
         ],
         schema=schema,
@@ -131,7 +146,10 @@ def holders_table(trace: Trace, rows: pl.DataFrame, find: FindHolders) -> Table:
     found = found.unique(["holder", "kind", "way", "address"], maintain_order=True)
     found = found.join(sizes.unique("address", keep="last"), on="address", how="left", maintain_order="left")
     frame = found.group_by("holder", "kind", "way", maintain_order=True).agg(
-        pl.col("size_bytes").sum().cast(pl.Int64), pl.len().cast(pl.Int64).alias("blocks"), _shortest("example")
+        pl.col("size_bytes").sum().cast(pl.Int64),
+        pl.len().cast(pl.Int64).alias("blocks"),
+        _shortest("example"),
+        pl.col("source", "file", "line").drop_nulls().first(),
     )
     frame = frame.sort("size_bytes", "holder", "way", descending=[True, False, False])
     return Table(frame=frame.select(column.name for column in COLUMNS), columns=COLUMNS, sort_by="size_bytes")

@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.memory.blocks import HOST
 from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.keeping import with_keeping_lines
 from torchprof_magic.facts.source.shown_files import files_as_shown
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.tables.memory.block_table import PLACE_COLUMNS, allocations_table
@@ -28,6 +29,21 @@ COLUMNS = (
         name="device", title="Device", unit="text", definition="cpu, or type and number of the device, such as cuda:0."
     ),
     *(column for column in PLACE_COLUMNS if column.name != "name"),
+    Column(
+        name="kept_in",
+        title="Kept in",
+        unit="code",
+        definition="Container that holds most of them at the end of a step, as the user's code calls it, with numbers "
+        "of elements left out, such as kept[…]. Null if none is known from a live run.",
+    ),
+    Column(
+        name="kept_line",
+        title="Kept in line",
+        unit="count",
+        definition="Number of the line that puts them there, such as that of kept.append(loss), among the lines of the "
+        "cell and those that were recorded. Null if none is found.",
+    ),
+    Column(name="kept_file", title="Kept in file", unit="text", definition="File of that line.", is_minor=True),
     Column(
         name="bytes_per_step",
         title="Bytes per step",
@@ -75,7 +91,7 @@ def leaks_table(trace: Trace) -> Table:
     kept = kept.join(steps, on=["step", "cycle"], how="inner").join(count, on="cycle")
     kept, others = _growing(trace, kept)
     found = (
-        kept.with_columns(_is_found(trace, kept))
+        kept.with_columns(_is_found(trace, kept), _container(pl.col("name")).alias("kept_in"))
         .group_by(*_KEYS, "cycle", "of_steps", maintain_order=True)
         .agg(
             pl.col("size_bytes").sum(),
@@ -83,14 +99,22 @@ def leaks_table(trace: Trace) -> Table:
             pl.col("step").n_unique().cast(pl.Int64).alias("steps"),
             pl.col("address").alias("addresses"),
             pl.col("size_bytes").filter("is_found").sum().alias("found_bytes"),
+            pl.col("kept_in").drop_nulls().mode().sort().first(),
         )
     )
     needed = (pl.col("of_steps") * LEAST_SHARE).ceil()
     found = found.filter((pl.col("of_steps") >= LEAST_STEPS) & (pl.col("steps") >= needed))
     found = found.with_columns(_certainty(found, others.join(steps, on=["step", "cycle"], how="semi")))
     found = _over_cycles(found, int(count.filter(pl.col("of_steps") >= LEAST_STEPS)["of_steps"].sum()))
+    found = with_keeping_lines(trace, found)
     frame = found.select(column.name for column in COLUMNS).sort("bytes_per_step", descending=True, maintain_order=True)
     return Table(frame=frame, columns=COLUMNS, sort_by="bytes_per_step")
+
+
+def _container(name: pl.Expr) -> pl.Expr:
+    """Return a name with the numbers of elements and in keys left out, if it is that of an element; else null."""
+    alike = name.str.replace_all(r"\[[0-9]+\]", "[…]").str.replace_all(r"(\['[^'0-9]*)[0-9]+", "${1}…")
+    return pl.when(name.str.contains("[", literal=True)).then(alike)
 
 
 def _over_cycles(found: pl.DataFrame, of_steps: int) -> pl.DataFrame:
@@ -103,6 +127,7 @@ def _over_cycles(found: pl.DataFrame, of_steps: int) -> pl.DataFrame:
         pl.col("steps").sum(),
         pl.when(is_certain).then(pl.lit(MEASURED)).otherwise(pl.lit(POSSIBLE)).alias("certainty"),
         pl.col("addresses").explode(),
+        pl.col("kept_in").drop_nulls().first(),
     )
 
 
@@ -144,6 +169,7 @@ def _certainty(found: pl.DataFrame, others: pl.DataFrame) -> pl.Series:
 def leaks_view(trace: Trace) -> Table:
     """Return the table with files as people know them, and without addresses, which are for ``report.holders()``."""
     table = leaks_table(trace)
-    frame = table.frame.with_columns(files_as_shown(trace, table.frame["file"]))
+    files = (files_as_shown(trace, table.frame[name]).alias(name) for name in ("file", "kept_file"))
+    frame = table.frame.with_columns(*files)
     columns = tuple(column for column in table.columns if column.name != "addresses")
     return replace(table, frame=frame.select(column.name for column in columns), columns=columns)

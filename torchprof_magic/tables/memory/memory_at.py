@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 PEAK = "peak"
-# The name of the row of what was alive before the recording and of which nothing else is known.
+# The name of what was alive before the recording and of which nothing else is known.
 BEFORE = "before the recording"
 COLUMNS = (
     *PLACE_COLUMNS,
@@ -70,9 +70,10 @@ COLUMNS = (
 def memory_at(trace: Trace, when: str | int, device: str | None = None) -> Table:
     """Return one row per block that is in use at a moment, the largest first; the sizes add up to the total then.
 
-    ``when`` is ``"peak"``, or a time in ns from the first recorded event. Without a device, it is the accelerator with
-    the highest peak, or else the CPU. What was alive before the recording and is explained by no live object is one row
-    of its own. Raises ``ValueError`` for a device without recorded memory, or another text than ``"peak"``.
+    Blocks from before the recording without a name are last, and are called ``BEFORE``; of an accelerator, what no
+    live object explains is one of them. ``when`` is ``"peak"``, or a time in ns from the first recorded event. Without
+    a device, it is the accelerator with the highest peak, or else the CPU. Raises ``ValueError`` for a device without
+    recorded memory, or another text than ``"peak"``.
     """
     if isinstance(when, str) and when != PEAK:
         raise ValueError(f"the moment must be 'peak' or a time in ns (got {when!r})")
@@ -101,7 +102,13 @@ def memory_at(trace: Trace, when: str | int, device: str | None = None) -> Table
         entry = {"device": name, "category": "unknown", "name": BEFORE, "size_bytes": rest}
         schema = {column: frame.schema[column] for column in entry}
         frame = pl.concat([frame, pl.DataFrame([entry], schema=schema)], how="diagonal")
-    frame = frame.select(column.name for column in COLUMNS).sort("size_bytes", descending=True, maintain_order=True)
+    # What was there before and has no name says nothing of the program: it is last, however large it is.
+    is_rest = pl.col("allocated_at_ns").is_null() & (pl.col("category") == "unknown")
+    is_rest &= pl.col("name").is_null() | pl.col("address").is_null()
+    frame = frame.with_columns(is_rest.alias("is_rest"))
+    frame = frame.with_columns(pl.when("is_rest").then(pl.lit(BEFORE)).otherwise("name").alias("name"))
+    frame = frame.sort("is_rest", "size_bytes", descending=[False, True], maintain_order=True)
+    frame = frame.select(column.name for column in COLUMNS)
     return Table(frame=frame, columns=COLUMNS, sort_by="size_bytes")
 
 

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 import pytest
 
 from torchprof_magic.findings.advice.kinds import Advice, Certainty
 from torchprof_magic.findings.advice.leak_holders import with_holders
 
-SCHEMA = {"holder": pl.String, "kind": pl.String, "way": pl.String, "size_bytes": pl.Int64}
+SCHEMA = {
+    "holder": pl.String,
+    "kind": pl.String,
+    "way": pl.String,
+    "size_bytes": pl.Int64,
+    "source": pl.String,
+    "line": pl.Int64,
+}
 
 
 def fix_for(*rows: tuple[str, str, str, int], rule: str = "memory_leak", certainty: Certainty = "measured") -> str:
-    frame = pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
-    advice = Advice(rule=rule, title="Let go", fix="general", evidence="Grows.", certainty=certainty)
-    return with_holders(advice, frame).fix
+    return advice_for([(*row, None, None) for row in rows], rule, certainty).fix
+
+
+def advice_for(rows: list[tuple[Any, ...]], rule: str = "memory_leak", certainty: Certainty = "measured") -> Advice:
+    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    return with_holders(Advice(rule=rule, title="Let go", fix="general", evidence="Grows.", certainty=certainty), frame)
+
+
+def test_the_line_that_keeps_them_is_named() -> None:
+    found = advice_for([("kept[…]", "variable", "tensor", 3000, "kept.append(loss)", 7)])
+    assert found.evidence == "Grows. `kept[…]` holds 3 kB, kept by line 7: `kept.append(loss)`."
+    hostile = advice_for([("kept[…]", "variable", "tensor", 3000, "kept.append(`<b>`)", 7)])
+    assert hostile.evidence.count("`") == 4
 
 
 def test_tensors_that_are_kept_without_a_graph_are_to_be_bounded() -> None:

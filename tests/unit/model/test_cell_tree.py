@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_magic.facts.source.cell_tree import tree_of_cell
+from torchprof_magic.model.cell_tree import tree_of_cell
 
 
 def test_magics_are_no_python_and_lines_keep_their_numbers() -> None:
