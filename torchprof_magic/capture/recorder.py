@@ -187,9 +187,19 @@ class Recorder:
         goes_on = following.is_recording if self._action is Action.RECORD else following is self._action
         return self._is_full or self._action is Action.RECORD_AND_SAVE or not goes_on
 
-    def advance(self, guard: InterruptGuard, *, is_complete: bool = True, fetched_ns: int | None = None) -> None:
-        """End the current step, whose loop had its item at ``fetched_ns``, and enter the next."""
-        now_ns = perf_counter_ns()
+    def advance(
+        self,
+        guard: InterruptGuard,
+        *,
+        is_complete: bool = True,
+        fetched_ns: int | None = None,
+        ended_ns: int | None = None,
+    ) -> None:
+        """End the current step, whose loop had its item at ``fetched_ns``, and enter the next.
+
+        ``ended_ns`` is when the user's code ended it; now, if it is None.
+        """
+        now_ns = perf_counter_ns() if ended_ns is None else ended_ns
         self._fetch_ns = None if fetched_ns is None else max(fetched_ns - self._step_start_ns, 0)
         self._end_program_step(is_recorded=self.is_recording)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
@@ -216,15 +226,13 @@ class Recorder:
     def _is_in_first(self) -> bool:
         return self.step == 0 and self._action.is_recording and not self.is_over
 
-    def note_plain(self) -> None:
-        """Time per step after the last cycle, which runs without the profiler."""
+    def note_plain(self, ended_ns: int) -> None:
+        """Time a step after the last cycle, which ran without the profiler, until ``ended_ns``."""
+        self._add_plain(ended_ns)
         self.free_events()  # the loop goes on, perhaps for hours
-        now_ns = perf_counter_ns()
-        self._add_plain(now_ns)
-        self._step_start_ns = now_ns
 
-    def begin_plain(self) -> None:
-        """Time the current step from here, without the work done since the recording ended, which is not the user's."""
+    def go_on(self) -> None:
+        """Time the current step from here, where the user's code goes on: what was done before is not its work."""
         self._step_start_ns = perf_counter_ns()
 
     def finish(self, *, is_between: bool = False) -> None:
@@ -239,7 +247,7 @@ class Recorder:
             self._end_program_step(is_recorded=not is_between)
             self._fetch_ns = None
             if not is_between:
-                self._marks.append(self._mark(perf_counter_ns(), is_complete=False))
+                self._add_mark(perf_counter_ns(), is_complete=False)
             self._end_cycle(self.torch_state())
         elif engine is not None:
             self.abandon()
@@ -321,8 +329,7 @@ class Recorder:
         if self._engine.is_torn:
             self._lose_engine()
             return
-        mark = self._mark(now_ns, is_complete=is_complete)
-        self._marks.append(mark)
+        mark = self._add_mark(now_ns, is_complete=is_complete)
         self._engine.close_step()
         if self._parts.ask(OTHER_THREADS, self._others.may_have_begun, default=False):
             self._note_others()
@@ -373,7 +380,7 @@ class Recorder:
         else:
             self._begin_step(action, guard)
         self._program.begin_step(is_watched=self._action is not Action.NONE and not self.is_over)
-        self._step_start_ns = perf_counter_ns()
+        self.go_on()
 
     def _begin_step(self, action: Action, guard: InterruptGuard) -> None:
         self._action = action
@@ -496,6 +503,12 @@ class Recorder:
         is_first = self.step == 0  # it also sets up caches, threads and optimizer state
         if not is_first and len(self.plain_step_ns) < MAX_PLAIN_STEPS:
             self.plain_step_ns.append(now_ns - self._step_start_ns)
+
+    def _add_mark(self, now_ns: int, *, is_complete: bool) -> StepMark:
+        mark = self._mark(now_ns, is_complete=is_complete)
+        self._marks.append(mark)
+        self._program.note_step(self.step, self._step_start_ns, now_ns)
+        return mark
 
     def _mark(self, now_ns: int, *, is_complete: bool) -> StepMark:
         return StepMark(

@@ -99,13 +99,14 @@ class LiveStorage:
 class ProgramMarks:
     """What the lines and modules of the program did in one cycle, by ``time.perf_counter_ns``.
 
-    ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``unix_ns``
-    is what to add to our clock to get the time since 1970, in which torch writes its own; None if unknown. ``lines``
-    alternates between a time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and
-    the number of a module that began, or minus one minus that of one that ended. ``functions`` alternates between a
-    time and a line of a function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors
-    of models and optimizers were, if memory was recorded. ``storages`` is what the program held on the host before and
-    after; None if that was not looked at, or is more than can be.
+    ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``steps`` has
+    a number of step, and the moments at which the user's code of it began and ended. ``unix_ns`` is what to add to our
+    clock to get the time since 1970, in which torch writes its own; None if unknown. ``lines`` alternates between a
+    time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and the number of a module
+    that began, or minus one minus that of one that ended. ``functions`` alternates between a time and a line of a
+    function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors of models and
+    optimizers were, if memory was recorded. ``storages`` is what the program held on the host before and after; None if
+    that was not looked at, or is more than can be.
     """
 
     cycle: int
@@ -116,6 +117,7 @@ class ProgramMarks:
     tags: tuple[TagBatch, ...] = ()
     storages: tuple[LiveStorage, ...] | None = None
     unix_ns: int | None = None
+    steps: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

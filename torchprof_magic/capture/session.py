@@ -13,6 +13,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 import torch
@@ -285,14 +286,15 @@ class CaptureSession:
 
         ``fetched_ns`` is when, by ``perf_counter_ns``, the loop had the item of this step, if it fetched one.
         """
+        ended_ns = perf_counter_ns()
         self.parts.run(COMPILED_STEPS, self._callers.look, sys._getframe(1))  # noqa: SLF001 - the documented way
-        self._contained(self._advance, True, fetched_ns)  # noqa: FBT003 - it is complete
+        self._contained(self._advance, True, ended_ns, fetched_ns)  # noqa: FBT003 - it is complete
         self.let_interrupts_in()
 
     @protected
     def cut(self) -> None:
         """End the current step early; it is listed as incomplete."""
-        self._contained(self._advance, False, None)  # noqa: FBT003 - it is not complete
+        self._contained(self._advance, False, perf_counter_ns(), None)  # noqa: FBT003 - it is not complete
         self.let_interrupts_in()
 
     @protected
@@ -517,12 +519,14 @@ class CaptureSession:
             self._transit(partial(recorder.begin, done=done))
         if self._stepping.how == "optimizer":
             self.parts.set_up(OPTIMIZER, partial(compat.on_optimizer_step, self._optimizer_step), self._watches)
+        recorder.go_on()
 
-    def _advance(self, is_complete: bool, fetched_ns: int | None) -> None:
+    def _advance(self, is_complete: bool, ended_ns: int, fetched_ns: int | None) -> None:
         recorder = self._recorder
         if self._state is State.OVER:
             if recorder is not None:
-                recorder.note_plain()
+                recorder.note_plain(ended_ns)
+                recorder.go_on()
             return
         if self._state is not State.RUNNING or recorder is None:
             self._problems.note("capture.step_outside")
@@ -537,7 +541,7 @@ class CaptureSession:
         was_recording = recorder.is_recording
         if not was_recording:
             self._report_progress(recorder.next_phase, recorder.step + 1)
-        advance = partial(recorder.advance, is_complete=is_complete, fetched_ns=fetched_ns)
+        advance = partial(recorder.advance, is_complete=is_complete, fetched_ns=fetched_ns, ended_ns=ended_ns)
         if recorder.will_transit():
             # Reading the signal handlers takes 30 us in Python 3.11, so it is done only if torch will be called.
             with self._undisturbed(is_slow=was_recording):
@@ -546,6 +550,7 @@ class CaptureSession:
             self._transit(advance)
         if was_recording and not recorder.is_recording:
             self._report_progress(recorder.phase, recorder.step)
+        recorder.go_on()
 
     def _while_running(self, act: Callable[[Recorder], None]) -> None:
         """Call ``act`` with the recorder, with interrupts held back, if it is recording on this thread."""
@@ -604,8 +609,6 @@ class CaptureSession:
     def _keep_history(self) -> None:
         if self._history is not None:
             self._history.keep()
-            if self._recorder is not None:
-                self._recorder.begin_plain()
 
     def _drop_history(self) -> None:
         history, self._history = self._history, None

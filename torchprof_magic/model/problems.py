@@ -67,8 +67,8 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.tiny_steps": Kind(
         "info",
-        "A step lasts {length} without the profiler, which is less than recording one takes: the times of the recorded "
-        "steps are mostly those of the profiler.",
+        "A step lasts {length} without the profiler, which is less than recording one takes: recorded ops take longer "
+        "than others.",
         "Choose a loop around this one with --step line:N, or record the whole cell with --step cell.",
         "The median of the steps that ran without the profiler is below 10 µs.",
     ),

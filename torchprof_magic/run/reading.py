@@ -20,6 +20,7 @@ from torchprof_magic.run.cleanup import delete_with
 from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.storages import with_storages
 from torchprof_magic.run.tags import tags_of
+from torchprof_magic.run.transitions import without_transitions
 from torchprof_magic.runs import this_process
 from torchprof_magic.system.process.memory import lack_for_reading
 
@@ -80,6 +81,7 @@ def read_recording(
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = with_storages(trace, recording)
+    trace = replace(trace, steps=without_transitions(trace, recording))
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(

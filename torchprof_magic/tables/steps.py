@@ -12,12 +12,14 @@ from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
+from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.shapes import Bars, Column, Table
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
 _PHASE_TEXT = {
@@ -49,6 +51,13 @@ COLUMNS = (
     Column(name="dur_ns", title="Duration", unit="ns", definition="Wall time from the step's start to its end."),
     *(Column(name=f"{p}_ns", title=p.capitalize(), unit="ns", definition=_PHASE_TEXT[p]) for p in PHASES),
     Column(
+        name="recording_ns",
+        title="Recording",
+        unit="ns",
+        definition="Time beside the step that the recording took to begin and end it, in torch's range of the step; no "
+        "phase has it. Only in live runs without work of a device.",
+    ),
+    Column(
         name="device_busy_ns",
         title="Device busy",
         unit="ns",
@@ -63,6 +72,7 @@ COLUMNS = (
     ),
 )
 OF_DEVICE = ("device_busy_ns", "missing")
+OF_LIVE_RUNS = ("recording_ns",)
 BARS = Bars(
     number="number",
     start="start_ns",
@@ -82,14 +92,23 @@ def steps_table(trace: Trace) -> Table:
         "number", "cycle", "complete", "start_ns", (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")
     ).with_columns(pl.Series(f"{phase}_ns", split[phase], dtype=pl.Int64) for phase in PHASES)
     if not trace.has_device:
-        return Table(frame=frame, columns=COLUMNS[: -len(OF_DEVICE)], bars=BARS)
+        return _of_host(frame, transitions_ns(trace))
     lost = launches_per_step(trace, launches_of(trace).is_lossy)
     frame = frame.with_columns(
         pl.Series("device_busy_ns", _busiest(trace, start, end), dtype=pl.Int64),
         pl.Series("missing", lost, dtype=pl.Int64),
     )
     bars = replace(BARS, line="device_busy_ns", lost="missing" if lost.any() else None)
-    return Table(frame=frame, columns=COLUMNS, bars=bars)
+    columns = tuple(column for column in COLUMNS if column.name not in OF_LIVE_RUNS)
+    return Table(frame=frame, columns=columns, bars=bars)
+
+
+def _of_host(frame: pl.DataFrame, recording_ns: IntArray) -> Table:
+    """Return the table of a recording without work of a device, with what the recording took where that is known."""
+    columns = COLUMNS[: -len(OF_DEVICE)]
+    if not recording_ns.any():
+        return Table(frame=frame, columns=columns[: -len(OF_LIVE_RUNS)], bars=BARS)
+    return Table(frame=frame.with_columns(pl.Series("recording_ns", recording_ns)), columns=columns, bars=BARS)
 
 
 def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:

@@ -220,6 +220,7 @@ def test_steps_after_a_recording_that_stopped_early_are_timed_from_their_start(
 
     monkeypatch.setattr(FinishedCycles, "save", save_slowly)
     monkeypatch.setattr(recorder, "perf_counter_ns", lambda: world.now_ns)
+    monkeypatch.setattr("torchprof_magic.capture.session.perf_counter_ns", lambda: world.now_ns)
     options = ProfileOptions(schedule=ScheduleOptions(wait=0, warmup=0, active=9), budget_bytes=MB)
     session = CaptureSession(options, stepping=Stepping(how="manual"), folder=tmp_path)
     session.start()

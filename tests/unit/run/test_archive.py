@@ -244,6 +244,7 @@ def test_wall_clock_times_in_a_name_are_seconds_since_the_run_the_epoch_and_the_
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(recorder, "perf_counter_ns", clock)
+    monkeypatch.setattr("torchprof_magic.capture.session.perf_counter_ns", clock)
     fields = "{total_wct:.0f}-{epoch_wct:.0f}-{batch_wct:.0f}.json"
     with tp.profile(wait=0, warmup=0, active=4, repeat=1, trace_dir=tmp_path, filename=fields) as p:
         for _ in range(2):

@@ -155,3 +155,13 @@ def test_no_step_is_marked_where_nothing_is_missing() -> None:
     assert table.frame["missing"].to_list() == [0]
     assert table.bars is not None
     assert table.bars.lost is None
+
+
+def test_what_the_recording_took_beside_a_step_is_a_column_where_it_is_known() -> None:
+    trace = make_trace(annotation("ProfilerStep#2", 0, 100), span("aten::mm", 20, 60))
+    assert "recording_ns" not in steps_table(trace).frame.columns
+    inside = trace.steps.with_columns(pl.col("start_ns") + 15_000, pl.col("end_ns") - 5_000)
+    table = steps_table(replace(trace, steps=inside))
+    row = table.frame.row(0, named=True)
+    assert (row["dur_ns"], row["forward_ns"], row["python_ns"], row["recording_ns"]) == (80_000, 60_000, 20_000, 20_000)
+    assert [column.name for column in table.columns] == table.frame.columns

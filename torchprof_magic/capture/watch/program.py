@@ -114,6 +114,7 @@ class ProgramWatch:
         self._imports = ImportTime()
         self._cpu = CpuTime()
         self._clock: list[tuple[int, int, int]] = []
+        self._steps: list[tuple[int, int, int]] = []
         self._unix_ns: int | None = None
         self._done: list[ProgramMarks] = []
 
@@ -190,14 +191,20 @@ class ProgramWatch:
         """Note when the range of a step was entered, by our clock, so that it can be compared with the trace's."""
         self._clock.append((step, before_ns, after_ns))
 
+    def note_step(self, step: int, began_ns: int, ended_ns: int) -> None:
+        """Note between which moments the user's code of a recorded step ran, by our clock."""
+        self._steps.append((step, began_ns, ended_ns))
+
     def end_cycle(self, cycle: int) -> None:
         """Put the marks of a recorded cycle together."""
         clock, self._clock = tuple(self._clock), []
+        steps, self._steps = tuple(self._steps), []
         ask, nothing = self._parts.ask, array("q")
         self._done.append(
             ProgramMarks(
                 cycle=cycle,
                 clock=clock,
+                steps=steps,
                 unix_ns=self._unix_ns,
                 lines=ask(LINES, self.lines.take, default=nothing),
                 calls=ask(MODULES, self.modules.take, default=nothing),

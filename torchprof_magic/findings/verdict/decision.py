@@ -26,6 +26,7 @@ from torchprof_magic.findings.verdict.words import (
     described,
     no_limit_words,
     others_words,
+    recording_words,
 )
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.units import counted, format_ns, format_ratio, printable
@@ -373,7 +374,7 @@ def _told(
     return Verdict(
         kind=kind,
         title=title or (TITLES[kind] if is_on_device or kind != "compute" else "Bound by CPU ops"),
-        text=(*words, *others_words(others, account)),
+        text=(*words, *others_words(others, account), *(() if is_on_device else recording_words(trace))),
         where=described(trace, cause),
         name=cause.name,
         file=cause.file,

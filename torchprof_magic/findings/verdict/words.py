@@ -12,9 +12,10 @@ import polars as pl
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
+from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
-from torchprof_magic.findings.verdict.accounts import Account, Cause, kernels_per_step, time_in_steps
+from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, kernels_per_step, time_in_steps
 from torchprof_magic.findings.verdict.once import one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -43,6 +44,8 @@ TITLES = {
 }
 # If one launch call of a graph started this share of the device's work, it is named.
 MOSTLY_GRAPHS = 0.5
+# From this share of the steps on, the recording's own work beside them is told.
+LOUD_RECORDING = 0.1
 MAX_NAME = 64
 # What causes are called in a sentence, where that is not their name.
 _NAMES = {
@@ -171,6 +174,16 @@ def others_words(causes: Sequence[Cause], account: Account) -> tuple[Span, ...]:
         share = format_ratio(cause.ns / max(account.whole_ns, 1))
         spans += [_plain(f"{' Besides, ' if number == 0 else ''}{takes} {share}"), *_in(account, cause)]
     return (*spans, _plain(".")) if spans else ()
+
+
+def recording_words(trace: Trace) -> tuple[Span, ...]:
+    """Return a sentence about the recording's own work between the steps, if it is not small beside them."""
+    chosen = chosen_steps(trace)
+    around_ns = int(transitions_ns(trace)[chosen.row].sum())
+    if around_ns < LOUD_RECORDING * max(chosen.whole_ns, 1):
+        return ()
+    mean = format_ns(around_ns / chosen.steps)
+    return (_plain(f" Recording takes another {mean} per step, which is in none of these figures."),)
 
 
 def cause_name(cause: Cause) -> str:

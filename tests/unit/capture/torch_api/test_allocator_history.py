@@ -201,7 +201,8 @@ def test_taking_the_snapshot_does_not_count_for_the_next_step(
     device: FakeAllocator, make: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_ns = [0]
-    monkeypatch.setattr("torchprof_magic.capture.recorder.perf_counter_ns", lambda: now_ns[0])
+    for module in ("recorder", "session"):
+        monkeypatch.setattr(f"torchprof_magic.capture.{module}.perf_counter_ns", lambda: now_ns[0])
     taken = device.snapshot
 
     def slow() -> dict[str, Any]:

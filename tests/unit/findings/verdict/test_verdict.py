@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 import torch
 from support import Event, annotation, frame, kernel, launch, make_trace, span
@@ -397,3 +398,13 @@ def test_the_sentence_and_the_advice_count_the_same_kernels_where_a_step_is_left
     assert "60 kernels per step" in str(report.verdict)
     (evidence,) = [row.evidence for row in report.advice if row.rule == "small_kernels"]
     assert evidence.startswith("60 kernels per step")
+
+
+def test_the_recordings_own_work_beside_the_steps_is_told_where_it_is_not_small() -> None:
+    trace = make_trace(annotation("ProfilerStep#1", 0, 200), span("aten::mm", 60, 80))
+    cut = trace.steps.with_columns(pl.col("start_ns") + 55_000, pl.col("end_ns") - 45_000)
+    verdict = find_verdict(replace(trace, steps=cut))
+    assert (verdict.whole_ns, verdict.title) == (100_000, "Bound by CPU ops")
+    assert "Recording takes another 100 µs per step, which is in none of these figures." in str(verdict)
+    barely = trace.steps.with_columns(pl.col("start_ns") + 10_000)
+    assert "Recording takes" not in str(find_verdict(replace(trace, steps=barely)))

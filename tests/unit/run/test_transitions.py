@@ -1,0 +1,56 @@
+"""The recording's own work between two steps is in no step."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+from pathlib import Path
+
+from support import annotation, kernel, launch, make_trace, recording, span
+
+from torchprof_magic.capture import ProgramMarks
+from torchprof_magic.run.transitions import without_transitions
+
+BASE = 10**15
+RANGES = (annotation("ProfilerStep#5", 0, 100), annotation("ProfilerStep#6", 110, 90))
+
+
+def at(us: int) -> int:
+    """A moment of the trace by our own clock, which is BASE ahead."""
+    return BASE + us * 1000
+
+
+# Both of our readings around the beginning of a range are the same, so that the clocks are known to the ns.
+CLOCK = ((5, at(0), at(0)), (6, at(110), at(110)))
+
+
+def steps_of(
+    *events: dict[str, object], steps: tuple[tuple[int, int, int], ...], **marks: object
+) -> list[tuple[int, ...]]:
+    """Number, start and end in us of the steps of a trace with these events, in which the user's code ran so."""
+    noted = ProgramMarks(cycle=0, lines=array("q"), calls=array("q"), functions=array("q"), steps=steps, clock=CLOCK)
+    run = replace(recording(Path()), program=(replace(noted, **marks),))  # type: ignore[arg-type]
+    found = without_transitions(make_trace(*RANGES, *events), run)
+    return [
+        (number, start // 1000, end // 1000)
+        for number, start, end in found.select("number", "start_ns", "end_ns").rows()
+    ]
+
+
+def test_a_step_is_what_the_users_code_took_of_torchs_range() -> None:
+    steps = ((5, at(30), at(70)), (6, at(115), at(180)))
+    assert steps_of(span("aten::mm", 40, 20), steps=steps) == [(5, 30, 70), (6, 115, 180)]
+
+
+def test_a_step_is_never_longer_than_torchs_range_nor_of_negative_length() -> None:
+    assert steps_of(steps=((5, at(-9), at(130)), (6, at(300), at(250)))) == [(5, 0, 100), (6, 200, 200)]
+
+
+def test_a_step_of_which_nothing_was_noted_is_torchs_range() -> None:
+    assert steps_of(steps=((6, at(120), at(190)),)) == [(5, 0, 100), (6, 120, 190)]
+    assert steps_of(steps=((6, at(120), at(190)),), clock=()) == [(5, 0, 100), (6, 110, 200)]
+
+
+def test_steps_in_which_a_device_works_meanwhile_are_torchs_ranges() -> None:
+    device = (launch(10, 5, 1), kernel("gemm", 20, 50, 1))
+    assert steps_of(*device, steps=((5, at(30), at(70)),)) == [(5, 0, 100), (6, 110, 200)]

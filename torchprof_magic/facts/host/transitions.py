@@ -1,0 +1,33 @@
+"""The recording's own work around each step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.model.trace import STEP_PATTERN
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+
+@once_per_trace
+def transitions_ns(trace: Trace) -> IntArray:
+    """Return how much of torch's range of each step is not in the step, in ns.
+
+    A live run leaves out what the recording itself does there to end a step and to begin the next; in other traces this
+    is 0.
+    """
+    is_range = is_named(trace, STEP_PATTERN) & (trace.events["category"] == "user_annotation").to_numpy()
+    ranges = trace.events.filter(is_range).select(
+        "cycle",
+        pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32).alias("number"),
+        pl.col("dur_ns").alias("range_ns"),
+    )
+    ranges = ranges.unique(["cycle", "number"], keep="first", maintain_order=True)
+    steps = trace.steps.join(ranges, on=["cycle", "number"], how="left", maintain_order="left")
+    around = (pl.col("range_ns") - (pl.col("end_ns") - pl.col("start_ns"))).fill_null(0).clip(0)
+    return steps.select(around.alias("ns"))["ns"].to_numpy()

@@ -1,0 +1,43 @@
+"""Takes the recording's own work between two steps out of the steps of a live run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.run.scopes import clock_shift_ns
+
+if TYPE_CHECKING:
+    from torchprof_magic.capture import ProgramMarks, Recording
+    from torchprof_magic.model.trace import Trace
+
+_CUT = {"cycle": pl.Int32, "number": pl.Int32, "began_ns": pl.Int64, "ended_ns": pl.Int64}
+
+
+def without_transitions(trace: Trace, recording: Recording) -> pl.DataFrame:
+    """Return the steps of a trace from where the user's code of each begins to where it ends.
+
+    torch's ranges of the steps also hold what ends a step and begins the next, which is tens of microseconds of our own
+    work. They stay as they are in ``trace.events``, and so do the steps of a trace with work of a device: the device
+    works meanwhile.
+    """
+    if trace.has_device:
+        return trace.steps
+    rows = [row for marks in recording.program for row in _user_times(trace, marks)]
+    known = pl.DataFrame(rows, schema=_CUT, orient="row")
+    steps = trace.steps.join(known, on=["cycle", "number"], how="left", maintain_order="left")
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    began = pl.col("began_ns").fill_null(start).clip(start, end)
+    cut = steps.with_columns(
+        began.alias("start_ns"), pl.col("ended_ns").fill_null(end).clip(began, end).alias("end_ns")
+    )
+    return cut.select(trace.steps.columns)
+
+
+def _user_times(trace: Trace, marks: ProgramMarks) -> list[tuple[int, int, int, int]]:
+    """Return cycle and number of each step of a cycle, and when the user's code of it began and ended in the trace."""
+    shift_ns = clock_shift_ns(trace, marks)
+    if shift_ns is None:
+        return []
+    return [(marks.cycle, step, began + shift_ns, ended + shift_ns) for step, began, ended in marks.steps]
