@@ -1,4 +1,4 @@
-"""Sixty cells in as many shapes of loops. The loop whose iterations are the steps ends in ``# STEP``.
+"""More than a hundred cells in as many shapes of loops. The loop whose iterations are the steps ends in ``# STEP``.
 
 A cell without this mark has no such loop; its ``how`` says what else ends a step.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 SETUP = """
 import itertools, queue, threading, time, functools
+import numpy as np
 import torch
 from torch import nn
 torch.manual_seed(0)
@@ -71,6 +72,23 @@ def slow(batches):
         time.sleep(0.001)
         yield b
 registry = {"infer": infer, "train": train}
+class Manager:
+    def __init__(self, *optimizers):
+        self.optimizers = optimizers
+        self.apply_all = lambda: [getattr(one, "st" + "ep")() for one in self.optimizers]
+        self.reset = lambda: [one.zero_grad() for one in self.optimizers]
+manager = Manager(opt)
+hidden = {"update": lambda: getattr(opt, "st" + "ep")(), "one": train, "look": infer}
+class Learner:
+    def update(self, b):
+        return train(b)
+    def train(self, b):
+        return train(b)
+    def eval_all(self, batches):
+        for b in batches: infer(b)
+learners = {"one": Learner()}
+array = np.random.rand(64, 64)
+weights = list(model.parameters())
 """
 
 
@@ -618,5 +636,624 @@ z = data[0] @ w
 train(data[0])
 """,
         "optimizer",
+    ),
+    # An optimizer under a name that tells nothing.
+    shape(
+        "a hidden update after an inner loop of backward",
+        """
+for i in range(8):  # STEP
+    for b in data[:2]:
+        loss_fn(model(b), y).backward()
+    manager.apply_all(); manager.reset()
+""",
+    ),
+    shape(
+        "a hidden update from a dictionary after an inner loop",
+        """
+for i in range(8):  # STEP
+    for b in data[:3]:
+        model(b).mean().backward()
+    hidden['update']()
+    opt.zero_grad()
+""",
+    ),
+    shape(
+        "a hidden update in the inner loop",
+        """
+for epoch in range(3):
+    for b in few:  # STEP
+        model(b).mean().backward()
+        hidden['update']()
+    for k in log: log[k].append(0)
+""",
+    ),
+    shape(
+        "a hidden update in one of three loops",
+        """
+for i in range(7):  # STEP
+    for b in few: infer(b)
+    for b in few: model(b).mean().backward()
+    hidden['update']()
+""",
+    ),
+    shape(
+        "a hidden update in a while loop",
+        """
+n = 0
+while n < 8:  # STEP
+    for b in data[:2]:
+        model(b).mean().backward()
+    hidden['update']()
+    n += 1
+""",
+    ),
+    shape(
+        "a hidden update after an inner loop that breaks",
+        """
+for i in range(8):  # STEP
+    for j, b in enumerate(data):
+        if j == 2: break
+        model(b).mean().backward()
+    hidden['update']()
+""",
+    ),
+    shape(
+        "a hidden update for each of several optimizers",
+        """
+for b in data:  # STEP
+    model(b).mean().backward(); critic(b).mean().backward()
+    for o in [opt, opt_d]: o.step()
+    for o in [opt, opt_d]: o.zero_grad()
+""",
+    ),
+    shape(
+        "optimizers that are gone over by name",
+        """
+for b in data:  # STEP
+    model(b).mean().backward(); critic(b).mean().backward()
+    for optimizer in (opt, opt_d):
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    ),
+    shape(
+        "epochs of an optimizer each",
+        """
+for epoch in range(7):  # STEP
+    for b in few: (model(b).mean() + critic(b).mean()).backward()
+    for o in [opt, opt_d]: hidden['update']()
+""",
+    ),
+    # A loop of ops before the one that trains.
+    shape(
+        "a warm-up of the model before hidden training",
+        """
+for b in few:
+    infer(b)
+for b in data:  # STEP
+    registry['train'](b)
+""",
+    ),
+    shape(
+        "an evaluation before a training loop",
+        """
+with torch.no_grad():
+    for b in few:
+        model(b)
+for b in data:  # STEP
+    loss = loss_fn(model(b), y); loss.backward(); opt.step(); opt.zero_grad()
+""",
+    ),
+    shape(
+        "statistics of the data before training",
+        """
+mean = 0
+for b in data:
+    mean = mean + b.mean()
+for b in data:  # STEP
+    train(b - mean)
+""",
+    ),
+    shape(
+        "statistics of the data before hidden training",
+        """
+mean = 0
+for b in data:
+    mean = mean + b.mean()
+for b in data:  # STEP
+    hidden['one'](b)
+""",
+    ),
+    shape(
+        "an evaluation by a method before training by one",
+        """
+for b in few:
+    trainer.evaluate(b)
+for b in data:  # STEP
+    trainer.train_step(b)
+""",
+    ),
+    shape(
+        "ops in a while loop before hidden training",
+        """
+n = 0
+while n < 5:
+    z = torch.relu(data[n] @ w); n += 1
+for b in data:  # STEP
+    hidden['one'](b)
+""",
+    ),
+    shape(
+        "hidden training before an evaluation",
+        """
+for b in data:  # STEP
+    hidden['one'](b)
+for b in few:
+    infer(b)
+""",
+    ),
+    shape(
+        "inference before a hidden evaluation",
+        """
+for b in data:  # STEP
+    infer(b)
+for b in few:
+    hidden['look'](b)
+""",
+    ),
+    shape(
+        "hidden evaluation and training in each epoch",
+        """
+for epoch in range(3):
+    for b in few:
+        hidden['look'](b)
+    for b in few:  # STEP
+        hidden['one'](b)
+""",
+    ),
+    shape(
+        "training in one branch",
+        """
+if len(data) > 99:
+    for b in data: infer(b)
+else:
+    for b in data:  # STEP
+        train(b)
+""",
+    ),
+    shape(
+        "inference in the branch that runs",
+        """
+training_now = False
+if training_now:
+    for b in data: train(b)
+else:
+    for b in data:  # STEP
+        infer(b)
+""",
+    ),
+    shape(
+        "training that is switched off before inference",
+        """
+if not data:
+    for b in data: train(b)
+for b in data:  # STEP
+    infer(b)
+""",
+    ),
+    # Empty loops.
+    shape(
+        "an empty training loop before the real one",
+        """
+for b in []: train(b)
+for b in data:  # STEP
+    train(b)
+""",
+    ),
+    shape(
+        "an empty generator of training",
+        """
+for b in (b for b in data if b is None):
+    train(b)
+for b in data:  # STEP
+    train(b)
+""",
+    ),
+    shape(
+        "a while loop that does not begin",
+        """
+while data is None:
+    train(data[0])
+for b in data:  # STEP
+    train(b)
+""",
+    ),
+    shape(
+        "empty epochs before inference",
+        """
+for epoch in range(0):
+    for b in data: train(b)
+for b in data:  # STEP
+    infer(b)
+""",
+    ),
+    shape(
+        "an empty queue of leftovers",
+        """
+leftovers = []
+for b in leftovers: train(b)
+for epoch in range(2):
+    for b in data:  # STEP
+        train(b)
+""",
+    ),
+    shape(
+        "an empty loop of inference",
+        """
+for b in []: infer(b)
+for b in data:  # STEP
+    infer(b)
+""",
+    ),
+    # Methods of the same name.
+    shape(
+        "two classes with train",
+        """
+class Clock:
+    def train(self, b): return len(b)
+class Worker:
+    def train(self, b): return train(b)
+clock, worker = Clock(), Worker()
+clock = Clock()
+worker = Worker()
+for b in few: clock.train(b)
+for b in data:  # STEP
+    worker.train(b)
+""",
+    ),
+    shape(
+        "two classes of which one is used in each loop",
+        """
+class Looker:
+    def run(self, b): return infer(b)
+class Maker:
+    def run(self, b): return train(b)
+looker = Looker()
+maker = Maker()
+for epoch in range(2):
+    for b in few: looker.run(b)
+    for b in data:  # STEP
+        maker.run(b)
+""",
+    ),
+    shape(
+        "a class of the cell that derives from another",
+        """
+class Base:
+    def step(self, b): return self.one(b)
+    def one(self, b): return None
+class Real(Base):
+    def one(self, b): return train(b)
+class Other:
+    def one(self, b): return b.shape
+real = Real()
+other = Other()
+for b in data: other.one(b)
+for b in data:  # STEP
+    real.step(b)
+""",
+    ),
+    shape(
+        "an object that is made in the call",
+        """
+class Job:
+    def __init__(self, b): self.b = b
+    def go(self): return train(self.b)
+class Idle:
+    def go(self): return None
+for b in few: Idle().go()
+for b in data:  # STEP
+    Job(b).go()
+""",
+    ),
+    # Methods that other things have too.
+    shape(
+        "update of a learner",
+        """
+for k in log: log[k] = []
+for b in data:  # STEP
+    learners['one'].update(b)
+""",
+    ),
+    shape(
+        "train of a learner",
+        """
+for name in learners: print(name)
+for b in data:  # STEP
+    learners['one'].train(b)
+""",
+    ),
+    shape(
+        "update of a dictionary beside training",
+        """
+for k in few: log.update(loss=[], norm=[])
+for b in data:  # STEP
+    hidden['one'](b)
+    log.update(loss=[])
+""",
+    ),
+    shape(
+        "a mode before an evaluation",
+        """
+for m in [model, critic]: m.train()
+for b in data:  # STEP
+    infer(b)
+""",
+    ),
+    # NumPy.
+    shape(
+        "reductions of an array before training",
+        """
+for row in array: row.mean()
+for b in data:  # STEP
+    hidden['one'](b)
+""",
+    ),
+    shape(
+        "functions of NumPy before inference",
+        """
+total = 0
+for i in range(64):
+    total += np.sum(array[i])
+for b in data:  # STEP
+    infer(b)
+""",
+    ),
+    shape(
+        "products of arrays before hidden training",
+        """
+import numpy
+for i in range(5):
+    prod = numpy.ones((4, 4)) @ array[:4, :4]
+for b in data:  # STEP
+    hidden['one'](b)
+""",
+    ),
+    shape(
+        "arrays that the cell makes",
+        """
+scores = np.zeros((5, 8))
+for s in scores: s.sum(); s.max()
+for b in data:  # STEP
+    z = torch.relu(b @ w)
+""",
+    ),
+    shape(
+        "losses that are averaged after training",
+        """
+losses = []
+for b in data:  # STEP
+    losses.append(train(b).item())
+for part in np.split(np.array(losses), 4): part.mean()
+""",
+    ),
+    # Parts of models.
+    shape(
+        "a list of parameters",
+        """
+ps = list(model.parameters())
+for p in ps: p.data.mul_(1.0)
+for b in data:  # STEP
+    infer(b)
+""",
+    ),
+    shape(
+        "chosen parameters in each step",
+        """
+params = [p for p in model.parameters() if p.requires_grad]
+for b in data:  # STEP
+    model(b).mean().backward()
+    for p in params: p.grad.mul_(0.5)
+    hidden['update']()
+""",
+    ),
+    shape(
+        "parameters of an earlier cell",
+        """
+for p in weights: p.data.clamp_(-9, 9)
+for b in data:  # STEP
+    hidden['look'](b)
+""",
+    ),
+    shape(
+        "named parameters in a dictionary",
+        """
+named = dict(model.named_parameters())
+for name, p in named.items():
+    log[name] = p.norm()
+for b in data:  # STEP
+    infer(b)
+""",
+    ),
+    shape(
+        "an optimizer written out",
+        """
+for b in data:  # STEP
+    model(b).mean().backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p -= 0.01 * p.grad
+            p.grad = None
+""",
+    ),
+    # Short iterations and parts of batches.
+    shape(
+        "rows of batches with two ops",
+        """
+for b in data:  # STEP
+    for row in b:
+        z = torch.relu(row * 2)
+""",
+    ),
+    shape(
+        "time steps of a recurrence",
+        """
+cell = nn.GRUCell(64, 64)
+for b in data:  # STEP
+    h = torch.zeros(1, 64)
+    for t in range(len(b)):
+        h = torch.tanh(h @ w + b[t])
+""",
+    ),
+    shape(
+        "epochs of small products",
+        """
+for epoch in range(3):
+    for b in few:  # STEP
+        z = torch.relu(b @ w) @ w
+""",
+    ),
+    shape(
+        "pieces of each batch",
+        """
+for b in data:  # STEP
+    out = b @ w
+    for piece in out.split(8):
+        piece.softmax(1).max()
+""",
+    ),
+    # Deep expressions and other syntax.
+    shape(
+        "an expression of 600 terms beside the loop",
+        "total = "
+        + " + ".join(["1"] * 600)
+        + """
+for b in data:  # STEP
+    train(b)
+    for k in log: pass
+""",
+    ),
+    shape(
+        "an expression of 900 terms in the loop",
+        """
+for b in data:  # STEP
+    total = """
+        + " + ".join(["1"] * 900)
+        + """
+    train(b)
+""",
+    ),
+    shape(
+        "a match statement in the loop",
+        """
+for i in range(8):  # STEP
+    match i % 2:
+        case 0: train(data[i])
+        case _: train(data[i])
+""",
+    ),
+    shape(
+        "a loop in a match statement",
+        """
+match 'train':
+    case 'train':
+        for b in data:  # STEP
+            train(b)
+    case 'eval':
+        for b in data: infer(b)
+""",
+    ),
+    shape(
+        "a loop with else and continue",
+        """
+for i, b in enumerate(data):  # STEP
+    if i == 99: continue
+    train(b)
+else:
+    print('done')
+""",
+    ),
+    shape(
+        "training in the finally of a loop",
+        """
+for b in data:  # STEP
+    try:
+        pass
+    finally:
+        train(b)
+""",
+    ),
+    shape(
+        "a trainer that fits after a loop of inference",
+        """
+for b in data:  # STEP
+    infer(b)
+for k in log: pass
+""",
+    ),
+    shape(
+        "functions of a dictionary that each train",
+        """
+both = {'one': train, 'other': train_critic}
+for b in data:  # STEP
+    for name in ('one', 'other'): both[name](b)
+""",
+    ),
+    shape(
+        "the layers of a model in inference",
+        """
+for b in data:  # STEP
+    h = b
+    for layer in model: h = layer(h)
+""",
+    ),
+    shape(
+        "a list of the layers of a model",
+        """
+layers = list(model.children())
+for b in data:  # STEP
+    h = b
+    for layer in layers: h = layer(h)
+""",
+    ),
+    shape(
+        "a moving average of parameters under other names",
+        """
+ps = [p for p in model.parameters()]
+ema = [p.detach().clone() for p in ps]
+for b in data:  # STEP
+    registry['train'](b)
+    for e, p in zip(ema, ps): e.lerp_(p.detach(), .1)
+""",
+    ),
+    shape(
+        "an agent that acts and updates",
+        """
+class Agent:
+    def act(self, s): return infer(s)
+    def update(self, b): return train(b)
+agents = {'a': Agent()}
+for episode in range(6):  # STEP
+    for t in range(4): agents['a'].act(torch.randn(1, 64))
+    agents['a'].update(data[episode])
+""",
+    ),
+    shape(
+        "a hidden update in the middle of three loops",
+        """
+for a in range(3):
+    for e in range(3):  # STEP
+        for b in few:
+            model(b).mean().backward()
+        hidden['update'](); opt.zero_grad()
+""",
+    ),
+    shape(
+        "a first epoch without data",
+        """
+for part in [[], data]:
+    for b in part:  # STEP
+        train(b)
+""",
     ),
 )

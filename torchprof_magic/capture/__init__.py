@@ -21,7 +21,7 @@ from torchprof_magic.capture.session import CaptureSession, live_session
 from torchprof_magic.capture.switch import switch_off
 from torchprof_magic.capture.torch_api.compat import available_activities, busy_profiler
 from torchprof_magic.capture.torch_api.cuda_graphs import prime
-from torchprof_magic.capture.torch_api.kinds import TENSOR_METHODS, holds_tensor, is_model, is_tensor
+from torchprof_magic.capture.torch_api.kinds import TENSOR_METHODS, holds_tensor, is_model, is_parameter, is_tensor
 from torchprof_magic.capture.watch.holders import find_holders
 from torchprof_magic.capture.watch.lines import LineMarks
 from torchprof_magic.capture.watch.pauses import Pause
@@ -61,6 +61,7 @@ __all__ = [
     "find_holders",
     "holds_tensor",
     "is_model",
+    "is_parameter",
     "is_tensor",
     "live_session",
     "open_to_interrupts",

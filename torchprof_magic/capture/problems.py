@@ -23,6 +23,10 @@ class ProblemLog:
         known = self._problems.get((code, found.message))
         self._problems[code, found.message] = found if known is None else replace(found, count=known.count + 1)
 
+    def forget(self, *codes: str) -> None:
+        """Drop the problems with these codes."""
+        self._problems = {key: found for key, found in self._problems.items() if key[0] not in codes}
+
     @property
     def has_loss(self) -> bool:
         """True if any of them lost data."""

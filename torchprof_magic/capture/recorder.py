@@ -269,6 +269,11 @@ class Recorder:
         else:
             self._throw_away(engine)
 
+    def drop(self) -> None:
+        """Switch the engine off, and delete what was recorded."""
+        self.abandon()
+        self._finished.drop()
+
     def save_finished(self, guard: InterruptGuard) -> None:
         """Write every finished cycle to disk; a failure becomes a problem and does not affect the others."""
         self._finished.save(guard)

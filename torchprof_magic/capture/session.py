@@ -47,6 +47,7 @@ from torchprof_magic.capture.parts import (
     OTHER_PROGRAMS,
     OTHER_TASKS,
     PROGRESS,
+    START_OVER,
     STDERR,
     SUMMARY,
     Parts,
@@ -85,6 +86,19 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.options import ProfileOptions, ScheduleOptions
+
+
+# After these, a recording does not start over: torch or the machine is not fit for it.
+_ENDINGS = ("capture.gave_up", "capture.failed", "capture.taken_over", "capture.budget", "capture.budget_files")
+# These are noted again if they are true of the next one.
+_OF_ONE_RECORDING = (
+    "capture.no_ops",
+    "capture.one_pass",
+    "capture.other_threads",
+    "capture.other_processes",
+    "capture.other_tasks",
+    "capture.later_loop",
+)
 
 
 class State(Enum):
@@ -154,6 +168,7 @@ class CaptureSession:
         self._others: OtherPrograms | None = None
         self._others_share: float | None = None
         self._endings: list[Callable[[], None]] = []
+        self._end_recorder_watch: Callable[[], None] | None = None
 
     @property
     def is_active(self) -> bool:
@@ -246,6 +261,32 @@ class CaptureSession:
         """Say what makes the steps; does nothing once they have begun."""
         if self._recorder is None:
             self._stepping = stepping
+
+    @protected
+    def start_over(self, stepping: Stepping) -> bool:
+        """Drop what was recorded, so that ``start`` begins again, with other steps. Return whether that was possible.
+
+        It is not where files or a handler of the user's have a part of it, or if torch has failed.
+        """
+        found = self.parts.ask(START_OVER, self._start_over, stepping, default=False)
+        self.let_interrupts_in()
+        return found
+
+    def _start_over(self, stepping: Stepping) -> bool:
+        recorder, options = self._recorder, self._options
+        is_given_out = options.on_trace_ready or options.execution_trace or options.execution_trace_observer
+        if recorder is None or not self._is_here() or is_given_out or self._history is not None:
+            return False
+        if self._state not in (State.RUNNING, State.OVER) or self._problems.has(*_ENDINGS):
+            return False
+        with self._undisturbed(is_slow=True):
+            recorder.drop()
+        if self._end_recorder_watch is not None:
+            self._end_recorder_watch()
+        self.program.start_over()
+        self._problems.forget(*_OF_ONE_RECORDING)
+        self._recorder, self._tasks, self._stepping, self._state = None, None, stepping, State.OPEN
+        return True
 
     def on_optimizer(self, callback: Callable[[object], None]) -> None:
         """Call ``callback`` with each optimizer that has stepped on this thread, until the session stops."""
@@ -484,7 +525,8 @@ class CaptureSession:
         )
         for pause in self._early_pauses:
             self._recorder.pause(pause)
-        self._watches.callback(self._recorder.watch())
+        self._end_recorder_watch = self._recorder.watch()
+        self._watches.callback(self._end_recorder_watch)
         self._others = self.parts.ask(OTHER_PROGRAMS, OtherPrograms, default=None)
         self._state = State.RUNNING
         self._begin(self._recorder, done)

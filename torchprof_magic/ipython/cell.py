@@ -21,6 +21,7 @@ from torchprof_magic.run.line_marks import mark_lines, with_marks
 from torchprof_magic.run.stepping.choosing import Choice
 from torchprof_magic.run.stepping.instrument import instrument, with_steppers
 from torchprof_magic.run.stepping.plan import StepPlan, plan_steps
+from torchprof_magic.run.stepping.syntax import fill_locations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,7 +137,7 @@ def _compiled(shell: InteractiveShell, source: str, text: CellSource, step: str 
         plan = plan_steps(tree, source_lines(text.source), shell.user_ns, step)
     last = _split_last(tree, shell.ast_node_interactivity)
     if step is not None:
-        tree = ast.fix_missing_locations(instrument(mark_lines(tree, plan.loop), plan))
+        tree = fill_locations(instrument(mark_lines(tree, plan.loop), plan))
     with compiler.extra_flags(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
         return CompiledCell(
             source=text,

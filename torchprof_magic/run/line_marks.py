@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from torchprof_magic.capture import LineMarks
-    from torchprof_magic.run.stepping.plan import Loop
+    from torchprof_magic.run.stepping.syntax import Loop
 
 # Stands for the marks in an instrumented tree.
 _STAND_IN = "torchprof lines 7c1e40b2"

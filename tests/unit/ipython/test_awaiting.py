@@ -121,7 +121,7 @@ def test_loading_twice_leaves_one_transformer_and_unloading_none(shell: Interact
 
 
 def test_body_runs_in_the_task_that_awaits_it_and_gives_its_value(shell: InteractiveShell, tmp_path: Path) -> None:
-    loop = "import asyncio\nfor i in range(8):\n    await asyncio.sleep(0)\n"
+    loop = "import asyncio, torch\nfor i in range(8):\n    await asyncio.sleep(0)\n    torch.ones(2)\n"
     compiled = compile_cell(shell, f"{loop}asyncio.current_task(), await asyncio.sleep(0, 5)", may_await=True)
     session = CaptureSession(ProfileOptions(activities=("cpu",)), stepping=compiled.plan.stepping, folder=tmp_path)
 

@@ -98,6 +98,13 @@ class FinishedCycles:
         """Add a cycle, to be saved when nothing is being recorded."""
         self._waiting.append(finished)
 
+    def drop(self) -> None:
+        """Delete all cycles, those on disk and those that wait."""
+        self._waiting.clear()
+        for cycle in self.cycles:
+            discard(cycle.path)
+        self.cycles.clear()
+
     def save(self, guard: InterruptGuard) -> None:
         """Write every waiting cycle to disk; a failure becomes a problem and does not affect the others."""
         while self._waiting:

@@ -16,6 +16,11 @@ def is_tensor(value: object) -> bool:
     return is_a(value, torch.Tensor)
 
 
+def is_parameter(value: object) -> bool:
+    """Return whether a value is a parameter of a model."""
+    return is_a(value, torch.nn.Parameter)
+
+
 def is_model(value: object) -> bool:
     """Return whether a value is a module of torch, or a class of such."""
     return is_a(value, torch.nn.Module) or (is_a(value, type) and issubclass(value, torch.nn.Module))

@@ -214,6 +214,14 @@ class ProgramWatch:
             )
         )
 
+    def start_over(self) -> None:
+        """Forget what was noted of cycles; they are recorded again."""
+        if self._is_watched:
+            self._switch(is_on=False)
+        self._done.clear()
+        self._clock.clear()
+        self._steps.clear()
+
     def finish(self) -> tuple[ProgramMarks, ...]:
         """End the watch and return the marks of all cycles."""
         self._switch(is_on=False)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import ast
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.run.stepping.plan import loops_around
+from torchprof_magic.run.stepping.syntax import BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
-    from torchprof_magic.run.stepping.plan import Loop, StepPlan
+    from torchprof_magic.run.stepping.plan import StepPlan
+    from torchprof_magic.run.stepping.syntax import Loop
 
 # Stands for what a loop of the plan calls, with its number.
 _STAND_IN = "torchprof stepper 2f6d1c9e "
@@ -48,11 +50,15 @@ class _Instrumenter(ast.NodeTransformer):
     """
 
     def __init__(self, plan: StepPlan) -> None:
-        several = plan.candidates or ((plan.chosen,) if plan.chosen is not None else ())
+        several = plan.watched or ((plan.chosen,) if plan.chosen is not None else ())
         self._numbers = {id(one.loop): number for number, one in enumerate((*several, *loops_around(plan)))}
         self._stepping = len(several)
         self._nests = {id(one.nest): self._numbers[id(one.loop)] for one in several}
-        self._is_decided = not plan.candidates
+        self._is_decided = not plan.watched
+
+    def visit(self, node: ast.AST) -> Any:
+        """Visit statements only: loops are in no expressions, and those may be nested more deeply than calls may be."""
+        return super().visit(node) if isinstance(node, (ast.Module, *BLOCKS)) else node
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)

@@ -7,32 +7,42 @@ iterations decide (``choosing``).
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import Stepping
-from torchprof_magic.run.stepping.signs import DEFERRED, Names, Reader, Signs, dotted, walks_over_a_model
+from torchprof_magic.run.stepping.names import Names, walks_over_parts
+from torchprof_magic.run.stepping.signs import Reader, Signs
+from torchprof_magic.run.stepping.syntax import DEFERRED, LOOPS, Loop, blocks_in, dotted, names_in, walk_here
 from torchprof_magic.system.process.lookups import attributes_of, is_a, module_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-Loop = ast.For | ast.AsyncFor | ast.While
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 OUR_MODULE = __name__.partition(".")[0]
 WAYS = ("auto", "loop", "optimizer", "cell", "manual")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoopOfCell:
-    """A loop that runs where it is written: the loops around it, innermost first, and what its own code does."""
+    """A loop that runs where it is written: the loops around it, innermost first, and what its own code does.
+
+    ``branches`` are the sides of ``if`` statements in which it stands: the number of the statement, and whether it is
+    its ``else``. It ``walks`` if it goes over the parameters or modules of a model. It ``takes_apart`` if it goes over
+    a part of what the loop around it has got, such as the rows of a batch, and is ``of_one_item`` if it does what its
+    header lists with that, as for the two halves of a GAN. All of it is as written: the cell is changed later.
+    """
 
     loop: Loop
     around: tuple[LoopOfCell, ...]
     code: str
     signs: Signs
+    branches: tuple[tuple[int, bool], ...] = ()
+    walks: bool = False
+    takes_apart: bool = False
+    of_one_item: bool = False
 
     @property
     def line(self) -> int:
@@ -49,6 +59,10 @@ class LoopOfCell:
         """This loop as the report shows it, if it makes the steps."""
         return Stepping(how="loop", line=self.line, code=self.code)
 
+    def is_instead_of(self, other: LoopOfCell) -> bool:
+        """Return whether only one of the two can run, as they stand on the two sides of an ``if``."""
+        return any((number, not is_else) in other.branches for number, is_else in self.branches)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
@@ -56,17 +70,26 @@ class StepPlan:
 
     Attributes:
         how: ``loop``, ``optimizer``, ``cell`` or ``manual``.
-        chosen: The loop that makes the steps, as far as is known; the best guess among ``candidates``.
-        candidates: Loops of which the first iterations decide; empty if ``chosen`` is certain.
+        chosen: The loop that makes the steps, as far as is known.
+        shown: Loops that are known to make steps by their code: the first one that runs does.
+        candidates: Loops of which the first iterations decide, where none is known to.
+        others: Loops that make the steps if an optimizer steps in them, or if none of those above runs.
         starts_late: The recording begins when the loop is entered, so that code before it is not in the trace.
         is_checked: Whether steps of optimizers outside of the loop are to be noted: its code shows none.
     """
 
     how: str
     chosen: LoopOfCell | None = None
-    candidates: tuple[LoopOfCell, ...] = field(default=())
+    shown: tuple[LoopOfCell, ...] = ()
+    candidates: tuple[LoopOfCell, ...] = ()
+    others: tuple[LoopOfCell, ...] = ()
     starts_late: bool = False
     is_checked: bool = False
+
+    @property
+    def watched(self) -> tuple[LoopOfCell, ...]:
+        """The loops that report their iterations; empty if it is certain that ``chosen`` makes the steps."""
+        return (*self.shown, *self.candidates, *self.others)
 
     @property
     def loop(self) -> Loop | None:
@@ -91,7 +114,7 @@ class StepPlan:
 
 def loops_around(plan: StepPlan) -> tuple[LoopOfCell, ...]:
     """Return the loops around those that may make the steps, without these."""
-    stepping = plan.candidates or ((plan.chosen,) if plan.chosen is not None else ())
+    stepping = plan.watched or ((plan.chosen,) if plan.chosen is not None else ())
     return tuple(dict.fromkeys(outer for loop in stepping for outer in loop.around if outer not in stepping))
 
 
@@ -130,22 +153,75 @@ def plan_steps(
 def _of_loops(loops: Sequence[LoopOfCell], *, takes_any: bool) -> StepPlan | None:
     """Return the plan for one of these loops; ``takes_any``: also if none does anything with torch."""
     loops = loops if takes_any else [one for one in loops if not _ends_at_once(one.loop)] or loops
-    for training in ([one for one in loops if one.signs.steps], [one for one in loops if one.signs.backward]):
-        found = next(iter(training), None)  # outer ones come first
-        if found is not None:
-            return StepPlan(how="loop", chosen=found, starts_late=True, is_checked=not found.signs.steps)
-    data = [one for one in loops if not walks_over_a_model(_source(one.loop))]
+    data = [one for one in loops if not one.walks]
+    if shown := _outermost([_without_walk(one) for one in loops if one.signs.steps]):
+        return _shown(shown, data, is_checked=False)
+    if shown := _outermost([one for one in loops if one.signs.backward]):
+        return _shown(shown, data, is_checked=True)
     able = [one for one in data if one.signs.model] or [one for one in data if one.signs.torch or one.signs.unknown]
     if not able:
         chosen = _innermost(loops) if takes_any else None
         return None if chosen is None else StepPlan(how="loop", chosen=chosen, starts_late=True)
     guess = _innermost(able)
     if len(able) == 1 and (guess.signs.model or not guess.around):
-        return StepPlan(how="loop", chosen=guess, starts_late=True, is_checked=True)
+        return _shown([guess], data, is_checked=True)
     # Where an inner loop turns out to be too short, the steps are made by one around it.
     around = {id(outer): outer for one in able for outer in one.around}
     candidates = [one for one in loops if one in able or id(one) in around]
-    return StepPlan(how="loop", chosen=guess, candidates=tuple(candidates), starts_late=True, is_checked=True)
+    others = tuple(one for one in data if one.signs.unknown and one not in candidates)
+    return StepPlan(
+        how="loop", chosen=guess, candidates=tuple(candidates), others=others, starts_late=True, is_checked=True
+    )
+
+
+def _shown(shown: Sequence[LoopOfCell], data: Sequence[LoopOfCell], *, is_checked: bool) -> StepPlan:
+    """Return the plan for the first of some loops that runs, with those that may do more than they show."""
+    others = [one for one in data if one not in shown and not any(outer in shown for outer in one.around)]
+    around = {id(outer) for one in shown for outer in one.around}
+    may_step = [one for one in others if is_checked and (one.signs.unknown or id(one) in around)]
+    instead = [one for one in others if _may_do_torch(one) and all(_may_run_for(one, missing) for missing in shown)]
+    plan = StepPlan(how="loop", chosen=shown[0], starts_late=True, is_checked=is_checked)
+    if len(shown) == 1 and not (may_step or instead):
+        return plan
+    return replace(plan, shown=tuple(shown), others=tuple(one for one in others if one in may_step or one in instead))
+
+
+def _may_run_for(loop: LoopOfCell, missing: LoopOfCell) -> bool:
+    """Return whether a loop may run after it is known that another one does not."""
+    return loop.is_instead_of(missing) or (loop.line > missing.line and missing not in loop.around)
+
+
+def _may_do_torch(loop: LoopOfCell) -> bool:
+    return loop.signs.model or loop.signs.torch or loop.signs.unknown
+
+
+def _without_walk(loop: LoopOfCell) -> LoopOfCell:
+    """Return the loop around one that goes over optimizers and lets each step, and other loops as they are."""
+    if not loop.around or isinstance(loop.loop, ast.While):
+        return loop
+    items = names_in(loop.loop.target)
+    calls = [node for statement in loop.loop.body for node in walk_here(statement) if isinstance(node, ast.Call)]
+    stepping = [call.func.value for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "step"]
+    is_walk = any(not items.isdisjoint(names_in(receiver)) for receiver in stepping)
+    return loop.around[0] if is_walk else loop
+
+
+def _outermost(loops: Sequence[LoopOfCell]) -> list[LoopOfCell]:
+    """Return the loops that are in no other of them, once each."""
+    return [one for one in dict.fromkeys(loops) if not any(outer in loops for outer in one.around)]
+
+
+def _got_by(loop: Loop) -> set[str]:
+    """Return the names that a loop sets for each iteration: its target, and what its body makes of that."""
+    found = set() if isinstance(loop, ast.While) else names_in(loop.target)
+    for node in (node for statement in loop.body for node in walk_here(statement)):
+        if isinstance(node, ast.Assign) and not found.isdisjoint(names_in(node.value)):
+            found |= {name for target in node.targets for name in names_in(target)}
+    return found
+
+
+def _used_in(loop: Loop) -> set[str]:
+    return {name for statement in loop.body for name in names_in(statement)}
 
 
 def _ends_at_once(loop: Loop) -> bool:
@@ -158,19 +234,38 @@ def _source(loop: Loop) -> ast.expr:
 
 
 def _loops(
-    body: Sequence[ast.AST], around: tuple[LoopOfCell, ...], reader: Reader, lines: Sequence[str]
+    body: Sequence[ast.AST],
+    around: tuple[LoopOfCell, ...],
+    reader: Reader,
+    lines: Sequence[str],
+    branches: tuple[tuple[int, bool], ...] = (),
 ) -> Iterator[LoopOfCell]:
     """Yield the loops that run where they are written, in source order."""
     for node in body:
         if isinstance(node, DEFERRED):
             continue
+        if isinstance(node, ast.If):
+            yield from _loops(node.body, around, reader, lines, (*branches, (id(node), False)))
+            yield from _loops(node.orelse, around, reader, lines, (*branches, (id(node), True)))
+            continue
+        inside = around
         if isinstance(node, LOOPS):
             code = lines[node.lineno - 1].strip() if node.lineno <= len(lines) else ""
-            found = LoopOfCell(loop=node, around=around, code=code, signs=reader.signs_of_loop(node))
+            signs = reader.signs_of_loop(node)
+            got = _got_by(around[0].loop) if around else set()
+            found = LoopOfCell(
+                loop=node,
+                around=around,
+                code=code,
+                signs=signs,
+                branches=branches,
+                walks=walks_over_parts(node, reader.names),
+                takes_apart=not names_in(_source(node)).isdisjoint(got),
+                of_one_item=isinstance(_source(node), (ast.List, ast.Tuple)) and not _used_in(node).isdisjoint(got),
+            )
             yield found
-            yield from _loops(list(ast.iter_child_nodes(node)), (found, *around), reader, lines)
-        else:
-            yield from _loops(list(ast.iter_child_nodes(node)), around, reader, lines)
+            inside = (found, *around)
+        yield from _loops(blocks_in(node), inside, reader, lines, branches)
 
 
 def _loop_at(loops: Sequence[LoopOfCell], wanted: str) -> LoopOfCell:

@@ -12,50 +12,61 @@ import inspect
 import sysconfig
 import textwrap
 from collections import ChainMap
-from dataclasses import dataclass, field, fields
-from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
+from dataclasses import dataclass, fields
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture import TENSOR_METHODS, is_model, is_tensor
+from torchprof_magic.run.stepping.names import (
+    OTHER_LIBRARIES,
+    SCHEDULER_WORD,
+    UNKNOWN,
+    Instance,
+    begins_with_tensor,
+    is_torchs,
+    library_of,
+    value_of,
+    walks_over_parts,
+    words,
+)
+from torchprof_magic.run.stepping.syntax import LOOPS, Function, dotted, loops_in, walk_here
 from torchprof_magic.system.process.lookups import attributes_of, is_a, module_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-# Code in these runs when it is called, not where it is written.
-DEFERRED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    from torchprof_magic.run.stepping.names import Names
+
+
 OPTIMIZER_WORDS = ("opt", "adam", "sgd", "scaler")
-# Schedulers have a step() too, once per epoch, and are made by calls such as torch.optim.lr_scheduler.StepLR.
-SCHEDULER_WORD = "sched"
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# What is walked over with these is the model, not data.
-_PARTS_OF_MODELS = _words(
-    "parameters named_parameters buffers named_buffers modules named_modules children named_children state_dict "
-    "param_groups"
-)
 # Methods of containers, texts, files, threads, progress bars and models, whatever they are called of.
-_PLAIN_METHODS = _words(
-    "append extend insert pop remove clear copy index count reverse add discard update keys values items get "
+_PLAIN_METHODS = words(
+    "append extend insert pop remove clear copy index count reverse add discard keys values items get "
     "setdefault format join split strip startswith endswith replace lower upper encode decode write writelines flush "
     "close start submit is_alive is_set put put_nowait task_done terminate kill set wait release acquire "
-    "set_description set_postfix info debug warning log train eval requires_grad_"
+    "set_description set_postfix info debug warning log eval requires_grad_"
 )
 # These call the function that they are given, in the same thread or waiting for others.
-_CALLING = _words("map filter partial reduce starmap imap imap_unordered sorted apply")
+_CALLING = words("map filter partial reduce starmap imap imap_unordered sorted apply")
 # Functions and methods of torch that set something, or move, save or load values: no work that makes a step.
-_NO_OPS = _words(
+_NO_OPS = words(
     "train eval requires_grad_ zero_grad state_dict load_state_dict parameters named_parameters modules named_modules "
     "children buffers size dim numel manual_seed is_available set_grad_enabled set_num_threads synchronize save load "
     "to cpu cuda numpy tensor from_numpy as_tensor item tolist get_lr get_last_lr add_scalar add_scalars"
 )
 _OP_METHODS = TENSOR_METHODS - _PLAIN_METHODS - _NO_OPS
-_OWN_METHODS = {name for kind in (list, dict, str, set, float, int, bytes) for name in dir(kind)}
+_QUIET_METHODS = TENSOR_METHODS & _NO_OPS
+_OWN_METHODS = {name for kind in (list, dict, str, set, float, int, bytes) for name in dir(kind)} - {"update"}
+# These set a mode, or move a progress bar, if they get constants, and may do any work with other things.
+_PLAIN_WITH_CONSTANTS = words("train update")
 _MOST_DEEP = 5
 _MOST_FUNCTIONS = 100
 
@@ -79,72 +90,24 @@ class Signs:
             setattr(self, one.name, getattr(self, one.name) or getattr(other, one.name))
 
 
-@dataclass(slots=True)
-class Names:
-    """What the names of a cell stand for: values of the notebook, and functions and classes that the cell defines."""
-
-    values: Mapping[str, object]
-    functions: dict[str, Function] = field(default_factory=dict)
-    methods: dict[str, list[Function]] = field(default_factory=dict)
-    optimizers: set[str] = field(default_factory=set)
-    models: set[str] = field(default_factory=set)
-    tensors: set[str] = field(default_factory=set)
-    made: dict[str, ast.Call] = field(default_factory=dict)
-
-    @classmethod
-    def of_cell(cls, tree: ast.Module, values: Mapping[str, object]) -> Names:
-        """Return the names of a cell that is about to run."""
-        found = cls(values)
-        found._add_made(tree)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                for inside in node.body:
-                    if isinstance(inside, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                        found.methods.setdefault(inside.name, []).append(inside)
-        in_classes = {id(one) for several in found.methods.values() for one in several}
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and id(node) not in in_classes:
-                found.functions[node.name] = node
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-                found.functions.update({one.id: node.value for one in node.targets if isinstance(one, ast.Name)})
-        return found
-
-    def _add_made(self, tree: ast.Module) -> None:
-        """Add the names that the cell assigns from calls such as ``torch.optim.AdamW(...)`` or ``nn.Linear(...)``."""
-        modules = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and _is_module_class(node)}
-        for node in ast.walk(tree):  # outer loops come first
-            if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
-                values = _value_of(node.iter, self.values)
-                if dotted(node.iter) in self.tensors or is_tensor(values) or _begins_with_tensor(values):
-                    self.tensors.add(node.target.id)
-            if not isinstance(node, ast.Assign):
-                continue
-            names = {dotted(target) for target in node.targets} - {""}
-            if isinstance(node.value, ast.Call):
-                self.made.update(dict.fromkeys(names, node.value))
-            for call in _made_by(node.value):
-                maker = dotted(call.func)
-                kind = _unknown_as_none(_value_of(call.func, self.values))
-                if "optim" in maker.lower():
-                    self.optimizers |= names if SCHEDULER_WORD not in maker.lower() else set()
-                elif maker in modules or is_model(kind) or _has_part(maker, "nn", "models", "compile"):
-                    self.models |= names
-                elif _is_torchs(_module_of_callable(kind)) or _has_part(maker, "torch"):
-                    self.tensors |= names
-
-
 class Reader:
     """Finds the signs of pieces of one cell; what is found of a function is kept."""
 
     def __init__(self, names: Names) -> None:
-        self._names = names
-        self._known: dict[int, Signs] = {}
+        self.names = names
+        self._known: dict[tuple[int, str], Signs] = {}
         self._kept: list[object] = []  # so that no other object gets the number of one that was looked at
 
     def signs_of_loop(self, loop: ast.For | ast.AsyncFor | ast.While) -> Signs:
-        """Return what an iteration of a loop does, without the loops in it: its body, and fetching its item."""
-        values = self._names.values
-        found = self._signs(loop.body, values, 0, barriers=(ast.For, ast.AsyncFor, ast.While))
+        """Return what an iteration of a loop does: its body, and fetching its item.
+
+        Of the loops in it, only those count that go over the parts of a model, and so make no steps of their own.
+        """
+        values = self.names.values
+        found = self._signs(loop.body, values, 0, barriers=LOOPS)
+        for inner in loops_in(loop):
+            if walks_over_parts(inner, self.names):
+                found.add(self.signs_of_loop(inner))
         found.add(
             self._signs([loop.test], values, 0)
             if isinstance(loop, ast.While)
@@ -174,7 +137,7 @@ class Reader:
         """Return what an operator does: with a tensor it is an op; what is counted is none."""
         left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
         if isinstance(node.op, ast.MatMult):
-            return Signs(torch=True)
+            return Signs(torch=not any(self.names.is_of_other_library(one, values) for one in (left, right)))
         return Signs(torch=any(self._is_tensor(one, values) for one in (left, right)))
 
     def _is_tensor(self, operand: ast.expr, values: Mapping[str, object]) -> bool:
@@ -182,9 +145,9 @@ class Reader:
         is_part = isinstance(operand, ast.Subscript)
         while isinstance(operand, ast.Subscript):
             operand = operand.value
-        value = _value_of(operand, values)
-        is_listed = is_part and _begins_with_tensor(value)
-        return dotted(operand) in self._names.tensors or is_tensor(value) or is_listed
+        value = value_of(operand, values)
+        is_listed = is_part and begins_with_tensor(value)
+        return dotted(operand) in self.names.tensors or is_tensor(value) or is_listed
 
     def _of_source(self, source: ast.expr, values: Mapping[str, object], depth: int) -> Signs:
         """Return what an iteration of ``source`` trains: a generator may do all the work.
@@ -193,8 +156,8 @@ class Reader:
         """
         found = Signs()
         for node in walk_here(source):
-            value = _value_of(node, values)
-            call = self._names.made.get(dotted(node), node)  # the cell may make the generator before
+            value = value_of(node, values)
+            call = self.names.made.get(dotted(node)) or node  # the cell may make the generator before
             if type(value) is GeneratorType:
                 found.add(self._of_value(value, depth))
             elif isinstance(call, ast.Call) and self._is_generator(call.func, values):
@@ -208,63 +171,95 @@ class Reader:
             return any(
                 isinstance(node, (ast.Yield, ast.YieldFrom)) for part in written.body for node in walk_here(part)
             )
-        value = _value_of(callee, values)
+        value = value_of(callee, values)
         function = value.__func__ if type(value) is MethodType else value
         return type(function) is FunctionType and inspect.isgeneratorfunction(function)
 
     def _of_call(self, call: ast.Call, values: Mapping[str, object], depth: int) -> Signs:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if _is_optimizer_step(call, self._names.optimizers, values):
+        if _is_optimizer_step(call, self.names.optimizers, values):
             return Signs(steps=True, torch=True)
         if name == "backward":
             return Signs(backward=True, torch=True)
+        if name in _PLAIN_WITH_CONSTANTS and self._is_plain(call, values):
+            return Signs()
         found = Signs()
-        if (name or dotted(call.func)) in _CALLING:
+        if (name or dotted(call.func)) in _CALLING and not self.names.is_of_other_library(call.func, values):
             for given in call.args[:1]:
                 found.add(self._of_callee(given, values, depth))
         found.add(self._of_callee(call.func, values, depth))
         return found
 
+    def _is_plain(self, call: ast.Call, values: Mapping[str, object]) -> bool:
+        """Return whether a call of ``train`` or ``update`` only sets the mode of a model, or moves a progress bar."""
+        callee = call.func
+        assert isinstance(callee, ast.Attribute)
+        if self.names.class_of(callee.value, values) is not None or value_of(callee, values) is not UNKNOWN:
+            return False  # it is known what it does
+        is_model = dotted(callee.value) in self.names.models
+        has_constants = bool(call.args) and all(isinstance(given, ast.Constant) for given in call.args)
+        return is_model or has_constants or (callee.attr == "update" and not call.args)
+
     def _function(self, callee: ast.expr) -> Function | None:
         """Return the function of the cell that an expression names or is."""
         if isinstance(callee, ast.Lambda):
             return callee
-        return self._names.functions.get(callee.id) if isinstance(callee, ast.Name) else None
+        return self.names.functions.get(callee.id) if isinstance(callee, ast.Name) else None
 
     def _of_callee(self, callee: ast.expr, values: Mapping[str, object], depth: int) -> Signs:
         written = self._function(callee)
         if written is not None:
-            return self._of_written(written, self._names.values, depth)
-        if dotted(callee) in self._names.models:
+            return self._of_written(written, self.names.values, depth)
+        if dotted(callee) in self.names.models:
             return Signs(model=True, torch=True)
-        value = _value_of(callee, values)
-        return self._of_unknown(callee, depth) if value is _UNKNOWN else self._of_value(value, depth)
+        made = dotted(callee)
+        if made in self.names.classes:
+            return self._of_method(made, "__init__", depth) if self.names.method(made, "__init__") else Signs()
+        value = value_of(callee, values)
+        if type(value) is Instance:
+            return self._of_method(value.class_name, "__call__", depth)
+        return self._of_unknown(callee, values, depth) if value is UNKNOWN else self._of_value(value, depth)
 
-    def _of_unknown(self, callee: ast.expr, depth: int) -> Signs:
+    def _of_unknown(self, callee: ast.expr, values: Mapping[str, object], depth: int) -> Signs:
         """Return what calling does whose value is not known, by its name."""
         if not isinstance(callee, ast.Attribute):
             # A call of what a call returns, or of an element.
             return Signs(unknown=not (isinstance(callee, ast.Name) and callee.id in _BUILTINS))
-        found = Signs()
-        methods = self._names.methods.get(callee.attr, [])
+        class_name = self.names.class_of(callee.value, values)
+        if class_name is not None and self.names.method(class_name, callee.attr) is not None:
+            return self._of_method(class_name, callee.attr, depth)
+        found, methods = Signs(), [] if class_name is not None else self.names.methods(callee.attr)
         for method in methods:
-            found.add(self._of_written(method, self._names.values, depth))
-        if not methods and callee.attr not in _PLAIN_METHODS | _OWN_METHODS:
+            found.add(self._of_written(method, self.names.values, depth))
+        if methods or self.names.is_of_other_library(callee.value, values):
+            return found
+        if callee.attr not in _PLAIN_METHODS | _OWN_METHODS | _QUIET_METHODS:
             is_op = callee.attr in _OP_METHODS
             found.add(Signs(torch=is_op, unknown=not is_op))
         return found
 
-    def _of_written(self, function: Function, values: Mapping[str, object], depth: int) -> Signs:
+    def _of_method(self, class_name: str, name: str, depth: int) -> Signs:
+        """Return what a method of a class of the cell does, called of an object of this class."""
+        method = self.names.method(class_name, name)
+        if method is None or isinstance(method, ast.Lambda):
+            return Signs(unknown=True)
+        first = [*method.args.posonlyargs, *method.args.args][:1]
+        bound: dict[str, object] = {one.arg: Instance(class_name) for one in first}
+        return self._of_written(method, ChainMap(bound, self.names.values), depth, class_name)  # type: ignore[arg-type]
+
+    def _of_written(self, function: Function, values: Mapping[str, object], depth: int, class_name: str = "") -> Signs:
         """Return what a function does that stands in a tree, with what is in its loops and inner functions."""
-        known = self._known.get(id(function))
+        return self._once(function, class_name, depth, lambda: self._signs(_statements(function), values, depth + 1))
+
+    def _once(self, code: Function | CodeType, class_name: str, depth: int, read: Callable[[], Signs]) -> Signs:
+        """Return what was found of a function before, or what ``read`` returns; nothing while it calls itself."""
+        key = (id(code), class_name)
+        known = self._known.get(key)
         if known is None:
-            known = self._known[id(function)] = Signs()  # it may call itself
-            self._kept.append(function)
-            if depth > _MOST_DEEP or len(self._known) > _MOST_FUNCTIONS:
-                known.unknown = True
-                return known
-            body = [function.body] if isinstance(function, ast.Lambda) else function.body
-            known.add(self._signs(body, values, depth + 1))
+            known = self._known[key] = Signs()
+            self._kept.append(code)
+            is_followed = depth <= _MOST_DEEP and len(self._known) <= _MOST_FUNCTIONS
+            known.add(read() if is_followed else Signs(unknown=True))
         return known
 
     def _of_value(self, value: Any, depth: int) -> Signs:
@@ -299,21 +294,22 @@ class Reader:
     def _of_wrapper(self, function: FunctionType, inner: Sequence[object], depth: int) -> Signs:
         """Return what a function of a library does: what it decorates or compiles is in its closure."""
         wrapped = [one for one in (*inner, attributes_of(function).get("__wrapped__")) if _is_users(one)]
-        found = Signs() if _is_torchs(str(function.__module__)) else _by_names(function.__code__)
-        found.torch |= _is_torchs(str(function.__module__)) and not wrapped and function.__name__ not in _NO_OPS
+        found = Signs() if is_torchs(str(function.__module__)) else _by_names(function.__code__)
+        found.torch |= is_torchs(str(function.__module__)) and not wrapped and function.__name__ not in _NO_OPS
         for one in wrapped:
             found.add(self._of_value(one, depth))
         return found
 
-    def _of_code(self, code: CodeType, values: MutableMapping[str, Any], depth: int) -> Signs:
-        known = self._known.get(id(code))
-        if known is None:
-            known = self._known[id(code)] = Signs()
-            self._kept.append(code)
-            is_followed = depth <= _MOST_DEEP and len(self._known) <= _MOST_FUNCTIONS and not _is_of_library(code)
-            body = _body_of(code) if is_followed else None
-            known.add(_by_names(code) if body is None else self._signs(body, values, depth + 1))
-        return known
+    def _of_code(self, code: CodeType, values: Mapping[str, object], depth: int) -> Signs:
+        def read() -> Signs:
+            body = None if _is_of_library(code) else _body_of(code)
+            return _by_names(code) if body is None else self._signs(body, values, depth + 1)
+
+        return self._once(code, "", depth, read)
+
+
+def _statements(function: Function) -> Sequence[ast.AST]:
+    return [function.body] if isinstance(function, ast.Lambda) else function.body
 
 
 def _unwrapped(value: Any) -> Any:
@@ -329,18 +325,15 @@ def _of_known_kind(value: Any) -> Signs | None:
         return Signs(model=True, torch=True)
     if type(value) is BuiltinFunctionType:
         owner = value.__self__
-        is_torchs = _is_torchs(str(value.__module__)) or is_tensor(owner) or _is_torchs(module_of(type(owner)))
-        return Signs(torch=is_torchs and value.__name__ not in _NO_OPS)
-    if is_a(value, type):
-        return Signs()  # it makes an object: a module, a dataset, a context
-    return Signs(torch=True) if _is_torchs(module_of(type(value))) else None
+        from_torch = is_torchs(str(value.__module__)) or is_tensor(owner) or is_torchs(module_of(type(owner)))
+        return Signs(torch=from_torch and value.__name__ not in _NO_OPS)
+    if type(value) is MethodDescriptorType:
+        return Signs(torch=is_torchs(library_of(value)) and value.__name__ not in _NO_OPS)
+    if is_a(value, type) or library_of(value) in OTHER_LIBRARIES:
+        return Signs()  # a class makes an object: a module, a dataset, a context
+    return Signs(torch=True) if is_torchs(module_of(type(value))) else None
 
 
-class _Unknown:
-    """Stands for a value that could not be looked up."""
-
-
-_UNKNOWN = _Unknown()
 _LIBRARIES = (sysconfig.get_path("stdlib"), "<frozen")
 _BUILTINS = frozenset(dir(__builtins__) if isinstance(__builtins__, ModuleType) else __builtins__)
 
@@ -353,59 +346,10 @@ def _is_optimizer_step(call: ast.Call, made_here: set[str], values: Mapping[str,
     last = receiver.rpartition(".")[2].lower()
     if SCHEDULER_WORD in last:
         return False
-    value = _value_of(call.func.value, values)
-    if value is not _UNKNOWN and value is not None and receiver not in made_here:
+    value = value_of(call.func.value, values)
+    if value is not UNKNOWN and value is not None and receiver not in made_here:
         return (_has(value, "param_groups") and _has(value, "zero_grad")) or "scaler" in last
     return receiver in made_here or any(word in last for word in OPTIMIZER_WORDS)
-
-
-def walks_over_a_model(iterable: ast.AST) -> bool:
-    """Return whether what a loop gets its items from are the parameters or modules of a model."""
-    return any(isinstance(node, ast.Attribute) and node.attr in _PARTS_OF_MODELS for node in walk_here(iterable))
-
-
-def walk_here(node: ast.AST, barriers: tuple[type[ast.AST], ...] = ()) -> Iterator[ast.AST]:
-    """Yield ``node`` and its descendants, except inside functions, classes and ``barriers``."""
-    if isinstance(node, (*DEFERRED, *barriers)):
-        return
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from walk_here(child, barriers)
-
-
-def dotted(node: ast.AST) -> str:
-    """Return ``a.b.c`` for an attribute chain, or an empty string."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return ".".join(reversed(parts))
-    return ".".join([node.id, *reversed(parts)])
-
-
-def _value_of(node: ast.AST, values: Mapping[str, object]) -> object:
-    """Return the value of a name or a chain of attributes, without running a property or ``__getattr__``."""
-    if isinstance(node, ast.Name):
-        return values.get(node.id, _UNKNOWN)
-    owner = _value_of(node.value, values) if isinstance(node, ast.Attribute) else _UNKNOWN
-    return _attribute_of(owner, node.attr) if isinstance(node, ast.Attribute) and owner is not _UNKNOWN else _UNKNOWN
-
-
-def _attribute_of(owner: object, name: str) -> object:
-    """Return an attribute as it lies in an object or its class; a method is bound."""
-    own = attributes_of(owner)
-    if name in own:
-        return own[name]
-    if is_model(owner):
-        for table in ("_modules", "_parameters", "_buffers"):
-            if name in own.get(table, {}):
-                return own[table][name]
-    found: Any = inspect.getattr_static(owner, name, _UNKNOWN)
-    if type(found) in (staticmethod, classmethod):
-        return found.__func__ if type(found) is staticmethod else MethodType(found.__func__, owner)
-    is_method = type(found) is FunctionType and not is_a(owner, (type, ModuleType))
-    return MethodType(found, owner) if is_method else found
 
 
 def _body_of(code: CodeType) -> Sequence[ast.AST] | None:
@@ -432,49 +376,9 @@ def _by_names(code: CodeType) -> Signs:
     return Signs(steps=steps, backward="backward" in names, torch="torch" in names, unknown=is_unknown)
 
 
-def _is_module_class(node: ast.ClassDef) -> bool:
-    """Return whether a class of the cell is written as a module of torch."""
-    return any(dotted(base).rpartition(".")[2].endswith("Module") for base in node.bases)
-
-
-def _made_by(value: ast.expr) -> Iterator[ast.Call]:
-    """Yield the calls that make a value: ``Net()`` in ``Net().to(device)`` and in ``compile(Net())``."""
-    while isinstance(value, ast.Call):
-        yield value
-        if isinstance(value.func, ast.Attribute) and isinstance(value.func.value, ast.Call):
-            value = value.func.value
-        elif value.args and isinstance(value.args[0], ast.Call):
-            value = value.args[0]
-        else:
-            return
-
-
-def _begins_with_tensor(value: Any) -> bool:
-    return type(value) in (list, tuple) and len(value) > 0 and is_tensor(value[0])
-
-
-def _has_part(name: str, *parts: str) -> bool:
-    return any(part in parts for part in name.split("."))
-
-
-def _unknown_as_none(value: object) -> object:
-    return None if value is _UNKNOWN else value
-
-
 def _has(value: object, name: str) -> bool:
     """Return whether ``value`` has the attribute, without running a property or ``__getattr__`` of the user."""
     return inspect.getattr_static(value, name, None) is not None
-
-
-def _is_torchs(module: str) -> bool:
-    return module.partition(".")[0] in ("torch", "torchvision", "torchaudio")
-
-
-def _module_of_callable(value: Any) -> str:
-    """Return the module of a function or a class; empty for other values, which may answer by themselves."""
-    if type(value) in (FunctionType, BuiltinFunctionType):
-        return str(value.__module__)
-    return module_of(value) if is_a(value, type) else ""
 
 
 def _is_users(value: object) -> bool:

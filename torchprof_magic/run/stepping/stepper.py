@@ -65,6 +65,7 @@ class Stepper:
         self._line = line
         self._outer = outer
         self._is_inside = False
+        self._has_ended_one = self._is_left = False
         self._fetched_ns: int | None = None  # a ``while`` loop fetches nothing
 
     # ``for item in map(fetched, ends, iterable)``: the cell calls ``map``, which calls ``__iter__`` and ``__next__`` of
@@ -96,7 +97,12 @@ class Stepper:
     @property
     def is_inside(self) -> bool:
         """True in the body of the loop."""
-        return self._is_inside
+        return self._is_inside and not self._is_left
+
+    @property
+    def is_used(self) -> bool:
+        """True if an iteration has begun."""
+        return self._is_inside or self._has_ended_one
 
     def inside(self) -> None:
         """Note that an item was fetched."""
@@ -106,27 +112,26 @@ class Stepper:
         self._is_inside, self._fetched_ns = True, perf_counter_ns()
         return item
 
+    def leave(self) -> None:
+        """Leave the loop, also by ``break``."""
+        self._is_left = True
+
     def enter(self, length: int | None = None) -> None:
         """Enter the loop, for the first time or again after a ``break``."""
         __tracebackhide__ = True
+        self._is_left = False
         if self._is_inside:
             self._is_inside = False
             self._session.cut()
-        self._session.start(self._total(length))
+        self._session.start(total_of(length, self._outer))
         self._mark()
 
     def enter_late(self, length: int | None, done: int) -> None:
         """Enter the loop between two of its iterations, of which ``done`` are over."""
         __tracebackhide__ = True
-        self._session.start(self._total(length), done)
+        self._has_ended_one = True
+        self._session.start(total_of(length, self._outer), done)
         self._mark()
-
-    def _total(self, length: int | None) -> int | None:
-        """Return how many steps all runs of the loop will make, if that is known."""
-        for outer in self._outer:
-            times = None if outer is None else outer.length
-            length = None if length is None or times is None else length * times
-        return length
 
     def begin(self) -> None:
         """Begin an iteration, ending the previous one."""
@@ -138,7 +143,7 @@ class Stepper:
         """End the current iteration, if there is one."""
         __tracebackhide__ = True
         if self._is_inside:
-            self._is_inside = False
+            self._is_inside, self._has_ended_one = False, True
             self._session.step(self._fetched_ns)
             self._mark()
 
@@ -151,6 +156,14 @@ class Stepper:
         """Leave the outermost loop: no more steps follow, so the recording ends here."""
         __tracebackhide__ = True
         self._session.finish(is_between=not self._is_inside)
+
+
+def total_of(length: int | None, around: Sequence[Counted | None]) -> int | None:
+    """Return how many iterations a loop of this length will make in all runs by the loops around it, if known."""
+    for outer in around:
+        times = None if outer is None else outer.length
+        length = None if length is None or times is None else length * times
+    return length
 
 
 def opener(iterable: object) -> Callable[[], object]:

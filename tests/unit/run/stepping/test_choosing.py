@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_stepping import FakeSession
+from test_stepping import FakeSession, Optimizer
 
 from torchprof_magic.run.stepping import choosing
 from torchprof_magic.run.stepping.choosing import Choice
@@ -37,6 +37,10 @@ class World:
         """Take some time without an op that shows."""
         self.now_ns += int(ms * MS)
 
+    def walk(self) -> list[int]:
+        """Return what a loop can go over that the reader knows nothing of."""
+        return [1, 2]
+
     def optimize(self) -> None:
         """Let an optimizer step."""
         for listener in self._session.listeners:
@@ -54,8 +58,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeSession]:
         monkeypatch.setattr(choosing, "perf_counter_ns", lambda: world.now_ns)
         source = textwrap.dedent(cell).strip("\n")
         tree = ast.parse(source)
-        go = {name: getattr(world, name) for name in ("work", "rest", "optimize")}
-        names: dict[str, Any] = {"go": go, "log": {"a": 1, "b": 2}, "session": SimpleNamespace()}
+        go = {name: getattr(world, name) for name in ("work", "rest", "optimize", "walk")}
+        names: dict[str, Any] = {"go": go, "log": {"a": 1, "b": 2}, "session": SimpleNamespace(), "opt": Optimizer()}
+        names["loss"] = SimpleNamespace(backward=lambda: None)
         plan = plan_steps(tree, source.splitlines(), names)
         code = compile(ast.fix_missing_locations(instrument(tree, plan)), "<cell>", "exec")
         exec(with_steppers(code, Choice(session, plan, filename="<cell>").stepper_of), names)  # noqa: S102
@@ -147,6 +152,96 @@ def test_where_the_first_step_is_to_be_recorded_the_best_guess_is_taken_at_once(
 ) -> None:
     session = run("for i in range(2): go['work'](2)\nfor k in log: go['work'](2)", may_start_late=False)
     assert session.calls == ["start 2", "step", "step", "finish"]
+
+
+def test_the_recording_starts_over_with_the_loop_in_which_an_optimizer_steps(run: Callable[..., FakeSession]) -> None:
+    session = run("for i in range(6):\n  for j in range(3):\n    go['work'](2); loss.backward()\n  go['optimize']()")
+    assert session.notes == ["line 2", "over to line 1"]
+    assert session.calls == ["start 6 after 1", *["step"] * 5, "finish"]
+    session = run("for i in range(3): go['work'](2)\nn = 0\nwhile n < 4:\n  n += 1; go['work'](1); go['optimize']()")
+    assert session.notes == ["line 1", "over to line 3"]
+    assert session.calls == ["start None after 1", *["step"] * 3, "finish"]
+
+
+def test_it_does_not_for_an_inner_loop_that_only_goes_over_optimizers(run: Callable[..., FakeSession]) -> None:
+    outer = "for i in range(6):\n  for j in range(3):\n    go['work'](2); loss.backward()\n"
+    session = run(f"{outer}  for o in go['walk'](): go['optimize']()")
+    assert session.notes == ["line 2", "over to line 1"]
+    session = run(f"{outer}  for o in go['walk']():\n    go['work'](2); go['optimize']()")
+    assert session.notes == ["line 2", "over to line 4"]
+
+
+def test_one_of_two_things_that_are_done_with_a_batch_is_no_step(run: Callable[..., FakeSession]) -> None:
+    session = run("for b in range(5):\n  for key in ('work', 'work'):\n    go[key](b + 2); go['optimize']()")
+    assert session.notes == ["line 1"]
+    session = run("for rate in range(5):\n  for b in (1, 2):\n    go['work'](2); go['optimize']()")
+    assert session.notes == ["line 2"]
+
+
+def test_it_does_not_once_an_optimizer_has_stepped_in_the_loop(run: Callable[..., FakeSession]) -> None:
+    session = run("for i in range(6):\n  for j in range(3):\n    go['optimize'](); loss.backward()\n  go['optimize']()")
+    assert session.notes == ["line 2"]
+
+
+def test_what_follows_a_break_out_of_the_loop_is_outside_of_it(run: Callable[..., FakeSession]) -> None:
+    session = run(
+        "for i in range(6):\n  for j in range(9):\n    loss.backward()\n    if j == 2: break\n  go['optimize']()"
+    )
+    assert session.notes == ["line 2", "over to line 1"]
+
+
+def test_it_does_not_for_a_loop_whose_last_iteration_has_ended(run: Callable[..., FakeSession]) -> None:
+    session = run("for i in range(3): go['work'](2)\nfor i in range(1): go['optimize']()")
+    assert session.notes == ["line 1", "capture.optimizer_elsewhere 1 step 1 , first by line 2"]
+
+
+def test_it_does_not_where_the_first_step_is_to_be_recorded(run: Callable[..., FakeSession]) -> None:
+    cell = "for i in range(3):\n  for j in range(2): loss.backward()\n  go['optimize']()"
+    session = run(cell, may_start_late=False)
+    assert session.notes == ["capture.optimizer_elsewhere 3 steps 2 , first by line 3"]
+
+
+@pytest.mark.parametrize("empty", ["for i in []", "while len(log) > 9", "for i in (j for j in log if j == 'z')"])
+def test_a_loop_without_iterations_leaves_the_steps_to_the_next_one(
+    run: Callable[..., FakeSession], empty: str
+) -> None:
+    session = run(f"{empty}: opt.step()\nfor i in range(4): opt.step()")
+    assert session.notes[-1] == "line 2"
+    assert session.calls == ["start 4", *["step"] * 4, "finish"]
+    session = run(f"{empty}: opt.step()\nfor i in range(4): go['work'](2)")
+    assert session.notes[-1] == "line 2"
+    assert session.calls == ["start 4 after 1", *["step"] * 3, "finish"]
+
+
+def test_a_loop_that_trains_is_waited_for_unless_it_stands_in_the_branch_that_does_not_run(
+    run: Callable[..., FakeSession],
+) -> None:
+    session = run("for i in range(3): go['work'](2)\nfor i in range(4): opt.step()")
+    assert session.calls == ["start 4", *["step"] * 4, "finish"]
+    both = "if len(log) > 1:\n  for i in range(3): {}\nelse:\n  for i in range(4): {}"
+    session = run(both.format("go['work'](2)", "opt.step()"))
+    assert session.calls == ["start 3 after 1", *["step"] * 2, "finish"]
+    session = run("if not log:\n  for i in range(4): opt.step()\nfor i in range(3): go['work'](2)")
+    assert session.calls == ["start 3 after 1", *["step"] * 2, "finish"]
+
+
+@pytest.mark.parametrize(("ms", "line"), [(0.9, 1), (1.1, 2)])
+def test_an_inner_loop_over_a_part_of_what_the_outer_one_gets_needs_longer_iterations(
+    run: Callable[..., FakeSession], ms: float, line: int
+) -> None:
+    session = run(f"for b in [range(9)] * 6:\n  for row in b: go['work']({ms})")
+    assert session.notes == [f"line {line}"]
+    session = run(f"for b in range(6):\n  pair = (b, b)\n  for row in pair: go['work']({ms})")
+    assert session.notes == [f"line {1 if line == 1 else 3}"]
+    assert run("for b in range(6):\n  for row in range(9): go['work'](0.1)").notes == ["line 2"]
+
+
+def test_more_iterations_are_measured_where_their_length_is_near_the_limit(run: Callable[..., FakeSession]) -> None:
+    # The first two look long enough for steps; the shortest of eight does not.
+    session = run("for e in range(3):\n  for j in range(9): go['work'](0.021 if j < 2 else 0.019)")
+    assert session.notes == ["line 1"]
+    session = run("for e in range(3):\n  for j in range(9): go['work'](0.021)")
+    assert (session.notes, session.calls[0]) == (["line 2"], "start 27 after 8")
 
 
 def test_optimizers_that_step_outside_of_the_loop_only_are_told_with_their_line(

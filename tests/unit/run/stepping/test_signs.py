@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from torchprof_magic.run.stepping.signs import Names, Reader, walks_over_a_model
+from torchprof_magic.run.stepping.names import Names, walks_over_parts
+from torchprof_magic.run.stepping.signs import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,6 +115,74 @@ def test_a_function_that_the_cell_defines_is_read_there() -> None:
     assert signs("class T:\n  def one(self, b):\n    train(b)\nt = T()\nfor b in data:\n  t.one(b)") == TRAINS
 
 
+CLASSES = """
+class Base:
+    def start_one(self, b):
+        return self.one(b)
+    def one(self, b): ...
+class Trains(Base):
+    def one(self, b):
+        train(b)
+class Looks(Base):
+    def one(self, b):
+        infer(b)
+"""
+
+
+def test_methods_of_the_same_name_are_those_of_the_class_of_the_object() -> None:
+    def of(call: str, made: str = "") -> set[str]:
+        return signs(f"{CLASSES}{made}\nfor b in data:\n  {call}")
+
+    assert of("t.one(b)", "t = Trains()") == TRAINS
+    assert of("l.one(b)", "l = Looks()") == {"model", "torch"}
+    assert of("t.start_one(b)", "t = Trains()\nl = Looks()") == TRAINS
+    assert of("l.start_one(b)", "t = Trains()\nl = Looks()") == {"model", "torch"}
+    assert of("Trains().one(b)") == TRAINS
+    assert of("Looks().one(b)") == {"model", "torch"}
+    assert of("n.one(b)", "n = Base()") == set()
+
+
+def test_methods_of_an_object_of_an_unknown_class_are_those_of_all_classes() -> None:
+    assert signs(f"{CLASSES}\nfor b in data:\n  them[0].one(b)") == TRAINS
+    made = "t = Trains()\nif b: t = Looks()"
+    assert signs(f"{CLASSES}{made}\nfor b in data:\n  t.one(b)") == TRAINS
+
+
+def test_an_object_of_the_cell_that_is_called_does_what_its_call_does() -> None:
+    made = "class T:\n  def __call__(self, b):\n    train(b)\nt = T()\n"
+    assert signs(f"{made}for b in data:\n  t(b)") == TRAINS
+
+
+def test_update_and_train_of_an_unknown_object_may_do_anything() -> None:
+    for body in ("agents[0].update(b)", "agents[0].train()", "nobody.train(b)", "nobody.update(b, lr=1)"):
+        assert signs(f"for b in data:\n  {body}") == {"unknown"}
+    for body in ("bar.update(1)", "bar.update()", "net.train(False)", "model.train()", "log.update(a=b)"):
+        assert signs(f"net = nn.Linear(2, 2)\nfor b in data:\n  {body}", log={}) == set()
+
+
+def test_reductions_of_other_libraries_are_no_ops_of_torch() -> None:
+    numpy = "import numpy as np\n"
+    made = f"{numpy}a = np.zeros(3)\nc = a[1:] + 1\n"
+    for body in ("np.sum(x)", "np.add.reduce(x)", "a.mean()", "c.max()", "a.reshape(3, 1).sum()", "y = a @ c"):
+        assert signs(f"{made}for b in data:\n  {body}") == set()
+    assert signs(f"{made}for row in a:\n  row.sum()") == set()
+    assert signs(f"{numpy}for b in data:\n  x.detach().numpy().mean()") == {"torch"}  # detach() is one
+    assert signs("for b in data:\n  a.mean()", a=np.zeros(2)) == set()
+    assert signs("for b in data:\n  a.mean()", a=torch.zeros(2)) == {"torch"}
+    assert signs("for b in data:\n  a.mean()") == {"torch"}
+
+
+def test_what_the_cell_imports_is_looked_up() -> None:
+    assert signs("from torch.nn import functional as F\nfor b in data:\n  F.relu(b)") == {"torch"}
+    assert signs("import math\nfor b in data:\n  math.exp(1)") == set()
+    assert signs("import not_imported_yet as m\nfor b in data:\n  m.work(b)") == {"unknown"}
+
+
+def test_an_expression_may_be_nested_more_deeply_than_python_lets_functions_call() -> None:
+    sums = " + ".join(["1"] * 2 * sys.getrecursionlimit())
+    assert signs(f"total = {sums}\nfor b in data:\n  total = {sums}\n  train(b)") == TRAINS
+
+
 def test_an_iterator_that_trains_counts_and_one_that_makes_the_data_does_not() -> None:
     assert "steps" in signs("for x in training(data):\n  pass")
     assert "steps" in signs("it = training(data)\nfor x in it:\n  pass")
@@ -165,6 +236,12 @@ def test_operators_are_ops_where_an_operand_is_a_tensor() -> None:
     assert signs("for b in data:\n  y = b * 2", data=[torch.ones(2)]) == {"torch"}
 
 
+def test_a_loop_over_the_parts_of_a_model_counts_for_the_one_around_it() -> None:
+    assert signs("for b in data:\n  for layer in model:\n    b = layer(b)") == {"unknown"}
+    assert signs("for b in data:\n  if b:\n    for p in model.parameters():\n      p.data.mul_(2)") == {"torch"}
+    assert signs("for b in data:\n  for row in b:\n    row.sum()") == set()
+
+
 def test_what_cannot_be_looked_up_is_unknown() -> None:
     assert signs("for b in data:\n  registry['a'](b)") == {"unknown"}
     assert signs("for b in data:\n  nobody(b)") == {"unknown"}
@@ -192,13 +269,43 @@ def test_nothing_of_the_user_is_run() -> None:
     assert signs(made + loop, thing=Explosive()) == {"unknown"}
 
 
-def test_a_loop_over_parts_of_a_model_is_recognized() -> None:
-    for source in (
+def walks(cell: str, **values: object) -> bool:
+    """Return whether the last loop of a cell goes over the parts of a model."""
+    tree = ast.parse(cell)
+    loops = [node for node in tree.body if isinstance(node, ast.For)]
+    return walks_over_parts(loops[-1], Names.of_cell(tree, {**globals(), **values}))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "model",
+        "enumerate(model)",
+        "net",
         "model.parameters()",
         "enumerate(net.named_modules())",
         "opt.param_groups",
         "a.b.state_dict().items()",
-    ):
-        assert walks_over_a_model(ast.parse(source, mode="eval").body)
-    for source in ("data", "loader", "range(9)", "zip(xs, ys)"):
-        assert not walks_over_a_model(ast.parse(source, mode="eval").body)
+        "list(model.parameters())",
+        "weights",
+        "weights[1:]",
+        "chosen",
+        "by_name.items()",
+        "earlier",
+    ],
+)
+def test_a_loop_over_parts_of_a_model_is_recognized_under_any_name(source: str) -> None:
+    before = (
+        "net = nn.Sequential(nn.Linear(2, 2))\n"
+        "weights = list(model.parameters())\nchosen = [p for p in weights if p.requires_grad]\n"
+        "by_name = dict(model.named_parameters())\n"
+    )
+    assert walks(f"{before}for p in {source}: pass", earlier=list(model.parameters()))
+
+
+@pytest.mark.parametrize(
+    "source", ["data", "loader", "range(9)", "zip(xs, ys)", "made", "other", "opt", "[model, net]", "model(x)"]
+)
+def test_a_loop_over_data_is_not_one_over_parts_of_a_model(source: str) -> None:
+    before = "made = [torch.randn(2) for _ in range(3)]\nother = torch.optim.SGD(model.parameters())\n"
+    assert not walks(f"{before}for p in {source}: pass", data=[torch.ones(2)])

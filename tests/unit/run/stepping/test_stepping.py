@@ -43,6 +43,11 @@ class FakeSession:
         self.calls.clear()
         self.notes.append(f"line {stepping.line}")
 
+    def start_over(self, stepping: Stepping) -> bool:
+        self.calls.clear()
+        self.notes.append(f"over to line {stepping.line}")
+        return True
+
     def made_nodes(self) -> int:
         return self.nodes
 
