@@ -1256,4 +1256,60 @@ for part in [[], data]:
         train(b)
 """,
     ),
+    shape(
+        "a loader for each phase",
+        """
+loaders = {'train': data, 'val': few}
+for epoch in range(2):
+    for phase in ['train', 'val']:
+        for b in loaders[phase]:  # STEP
+            if phase == 'train': registry['train'](b)
+            else: registry['infer'](b)
+""",
+    ),
+    shape(
+        "arrays that were tensors",
+        """
+arrays = [b.numpy() for b in data]
+for a in arrays: a.mean(); a.std()
+for b in data:  # STEP
+    hidden['look'](b)
+""",
+    ),
+    shape(
+        "learning rates that are tried",
+        """
+for rate in (0.1, 0.01):
+    for b in data:  # STEP
+        hidden['one'](b * rate)
+""",
+    ),
+    shape(
+        "an optimizer under another name after an inner loop",
+        """
+o = opt
+for i in range(8):  # STEP
+    for b in data[:2]: model(b).mean().backward()
+    o.step(); o.zero_grad()
+""",
+    ),
+    shape(
+        "a tensor that is trained for each batch",
+        """
+for b in few:
+    v = torch.zeros(64, requires_grad=True); o = torch.optim.SGD([v], lr=.01)
+    for k in range(5):  # STEP
+        o.zero_grad(); ((b - v) ** 2).mean().backward(); o.step()
+""",
+    ),
+    shape(
+        "an asynchronous loader with hidden training",
+        """
+async def loader():
+    for b in few: yield b
+for epoch in range(3):
+    async for b in loader():  # STEP
+        hidden['one'](b)
+""",
+    ),
 )

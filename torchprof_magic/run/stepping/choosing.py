@@ -12,7 +12,7 @@ from itertools import islice
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-from torchprof_magic.capture import holds_tensor
+from torchprof_magic.capture import holds_tensor, is_tensor
 from torchprof_magic.model.units import counted
 from torchprof_magic.run.stepping.plan import loops_around
 from torchprof_magic.run.stepping.stepper import Around, Ends, Stepper, opener, stepping_iterator, total_of
@@ -118,6 +118,11 @@ class Choice:
         is_open = self._plan.is_checked and self._session.may_start_late and not self._inside
         return is_open and self.chosen not in loop.around
 
+    def has_batch_around(self, loop: LoopOfCell) -> bool:
+        """Return whether the loop around this one has got tensors."""
+        outer = self._watched.get(id(loop.around[0])) if loop.around else None
+        return outer is not None and outer.gets_tensors
+
     def begun(self, loop: LoopOfCell, length: int | None) -> None:
         """Note that a loop begins inside the iterations of those around it; it is chosen if its code shows steps."""
         __tracebackhide__ = True
@@ -170,6 +175,8 @@ class Choice:
 
     def _take(self, loop: LoopOfCell) -> Stepper:
         self.chosen = loop
+        if id(loop) in self._watched:
+            self._watched[id(loop)].is_given_up = False
         self.stepper = Stepper(self._session, self._marks, loop.line, self._lengths_around(loop))
         return self.stepper
 
@@ -232,7 +239,7 @@ class Candidate:
 
     ``grew`` and ``stepped``: ops that need gradients ran in the last iteration, and an optimizer stepped in it. The
     shortest of the ``iterations`` took ``least_ns``: the first one may be cold. ``until_inner_ns`` is the time from the
-    start of the iteration until a loop in it began.
+    start of the iteration until a loop in it began. One that ``is_given_up`` makes no steps, unless an optimizer does.
     """
 
     def __init__(self, loop: LoopOfCell, choice: Choice) -> None:
@@ -243,7 +250,7 @@ class Candidate:
         self.until_inner_ns = 0
         self.is_inside = self.stepped = self.grew = False
         self._choice = choice
-        self._gets_tensors = self._is_given_up = False
+        self.is_given_up = self._gets_tensors = self._is_part = False
         self._began_ns = 0
         self._nodes = 0
 
@@ -261,7 +268,12 @@ class Candidate:
     @property
     def short_ns(self) -> int:
         """Iterations that are shorter are no steps."""
-        return SHORT_PART_NS if self.loop.takes_apart or self.loop.of_one_item else SHORT_NS
+        return SHORT_PART_NS if self._is_part else SHORT_NS
+
+    @property
+    def gets_tensors(self) -> bool:
+        """True if the last item was a tensor, or had some in it."""
+        return self._gets_tensors
 
     @property
     def is_measured(self) -> bool:
@@ -289,12 +301,14 @@ class Candidate:
         __tracebackhide__ = True
         if not self._is_reporting:
             return iterable, None
+        self._note_source(iterable)
         self._enter(self._choice.count(iterable))
         return self._fetched, Ends(self), iterable
 
     def opening(self, iterable: object) -> Callable[[], object]:
         """Enter an ``async for`` loop, and return what the cell calls to get the iterator for ``async_steps``."""
         __tracebackhide__ = True
+        self._note_source(iterable)
         self._enter(self._choice.count(iterable))
         return opener(iterable)
 
@@ -310,6 +324,7 @@ class Candidate:
     def enter(self) -> None:
         """Enter a ``while`` loop."""
         __tracebackhide__ = True
+        self._note_source(None)
         self._enter(None)
 
     def begin(self) -> None:
@@ -324,10 +339,12 @@ class Candidate:
     def through(self) -> None:
         """End the current iteration, if there is one."""
         __tracebackhide__ = True
+        if self.is_given_up and not self.stepped:
+            return
         stepper = self._stepper
         if stepper is not None:
             stepper.through()
-        elif self.is_inside and (self.stepped or not self._is_given_up):
+        elif self.is_inside:
             self._end_iteration()
 
     def leave(self) -> None:
@@ -346,6 +363,11 @@ class Candidate:
         if self.is_inside and not self.until_inner_ns:
             self.until_inner_ns = perf_counter_ns() - self._began_ns
 
+    def _note_source(self, iterable: object) -> None:
+        """Note whether the items are parts of a batch, which the loop around this one has got, or batches of a list."""
+        of_batch = is_tensor(iterable) or (type(iterable) is not list and self._choice.has_batch_around(self.loop))
+        self._is_part = self.loop.of_one_item or (self.loop.takes_apart and of_batch)
+
     def _enter(self, length: int | None) -> None:
         __tracebackhide__ = True
         stepper = self._stepper
@@ -357,11 +379,12 @@ class Candidate:
             self._choice.begun(self.loop, length)
 
     def _fetched(self, _: None, item: Item) -> Item:
+        if self.is_given_up:
+            self.is_inside, self.stepped = True, False
+            return item
         stepper = self._stepper
         if stepper is not None:
             stepper.inside()
-        elif self._is_given_up:
-            self.is_inside, self.stepped = True, False
         elif self._choice.watches(self.loop):
             self.is_inside, self.stepped = True, False
             self._gets_tensors = holds_tensor(item)
@@ -377,8 +400,8 @@ class Candidate:
         dur_ns = perf_counter_ns() - self._began_ns
         self.least_ns = min(self.least_ns, dur_ns) if self.iterations > 1 else dur_ns
         self.grew = self.has_grown
+        self.is_given_up = self.iterations >= MOST_SEEN and self.least_ns < SHORT_NS
         self._choice.ended(self)
-        self._is_given_up = self.iterations >= MOST_SEEN and self.least_ns < SHORT_NS
 
 
 def _line_in(filename: str) -> int | None:

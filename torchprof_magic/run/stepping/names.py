@@ -178,8 +178,8 @@ class Names:
         return False
 
     def is_of_other_library(self, expression: ast.AST, values: Mapping[str, object]) -> bool:
-        """Return whether a value is known to come from a library that makes no tensors, such as NumPy."""
-        node: ast.AST = expression
+        """Return whether a value, or what a list is made of, is of a library that makes no tensors, such as NumPy."""
+        node: ast.AST = expression.elt if isinstance(expression, (ast.ListComp, ast.GeneratorExp)) else expression
         while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript, ast.BinOp)):
             value = value_of(node, values)
             if value is not UNKNOWN:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from test_stepping import FakeSession, Optimizer
 
 from torchprof_magic.run.stepping import choosing
@@ -60,6 +61,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeSession]:
         tree = ast.parse(source)
         go = {name: getattr(world, name) for name in ("work", "rest", "optimize", "walk")}
         names: dict[str, Any] = {"go": go, "log": {"a": 1, "b": 2}, "session": SimpleNamespace(), "opt": Optimizer()}
+        names["rows"] = torch.zeros(9, 2)
         names["loss"] = SimpleNamespace(backward=lambda: None)
         plan = plan_steps(tree, source.splitlines(), names)
         code = compile(ast.fix_missing_locations(instrument(tree, plan)), "<cell>", "exec")
@@ -226,14 +228,32 @@ def test_a_loop_that_trains_is_waited_for_unless_it_stands_in_the_branch_that_do
 
 
 @pytest.mark.parametrize(("ms", "line"), [(0.9, 1), (1.1, 2)])
-def test_an_inner_loop_over_a_part_of_what_the_outer_one_gets_needs_longer_iterations(
-    run: Callable[..., FakeSession], ms: float, line: int
+@pytest.mark.parametrize(
+    "loops",
+    [
+        "for b in [rows] * 6:\n  for row in b: {}",
+        "for b in [rows] * 6:\n  for row in range(len(b)): {}",
+        "for b, c in [(rows, rows)] * 6:\n  for row in c: {}",
+        "for i in range(6):\n  for row in [rows][i - i]: {}",
+    ],
+)
+def test_an_inner_loop_over_parts_of_a_batch_needs_longer_iterations(
+    run: Callable[..., FakeSession], loops: str, ms: float, line: int
 ) -> None:
-    session = run(f"for b in [range(9)] * 6:\n  for row in b: go['work']({ms})")
-    assert session.notes == [f"line {line}"]
-    session = run(f"for b in range(6):\n  pair = (b, b)\n  for row in pair: go['work']({ms})")
-    assert session.notes == [f"line {1 if line == 1 else 3}"]
-    assert run("for b in range(6):\n  for row in range(9): go['work'](0.1)").notes == ["line 2"]
+    assert run(loops.format(f"go['work']({ms})")).notes == [f"line {line}"]
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [
+        "for e in range(6):\n  for b in range(9): {}",
+        "for part in [[rows] * 4, [rows] * 4]:\n  for b in part: {}",
+        "for key in 'ab':\n  for b in dict(a=range(4), b=range(4))[key]: {}",
+        "for key in 'ab':\n  made = range(4)\n  for b in made: {}",
+    ],
+)
+def test_one_over_batches_does_not(run: Callable[..., FakeSession], loops: str) -> None:
+    assert run(loops.format("go['work'](0.1)")).notes[-1].startswith("line 2" if "made" not in loops else "line 3")
 
 
 def test_more_iterations_are_measured_where_their_length_is_near_the_limit(run: Callable[..., FakeSession]) -> None:

@@ -167,6 +167,7 @@ def test_reductions_of_other_libraries_are_no_ops_of_torch() -> None:
         assert signs(f"{made}for b in data:\n  {body}") == set()
     assert signs(f"{made}for row in a:\n  row.sum()") == set()
     assert signs(f"{numpy}for b in data:\n  x.detach().numpy().mean()") == {"torch"}  # detach() is one
+    assert signs("arrays = [b.numpy() for b in data]\nfor a in arrays:\n  a.mean()") == set()
     assert signs("for b in data:\n  a.mean()", a=np.zeros(2)) == set()
     assert signs("for b in data:\n  a.mean()", a=torch.zeros(2)) == {"torch"}
     assert signs("for b in data:\n  a.mean()") == {"torch"}
