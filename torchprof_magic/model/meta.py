@@ -96,7 +96,8 @@ class StepMark:
     if not measured. ``run_ns``, ``epoch_ns`` and ``step_ns`` are the ns from the start of the run, of the epoch and of
     the step to its end. ``imported`` is how many modules of Python were imported in it, ``imports`` the names of the
     packages that most of them are from, and ``import_ns`` how long that took, at least. ``fetch_ns`` is how long the
-    loop waited for its item, at the begin of the step; None where that was not measured.
+    loop waited for its item, at the begin of the step; None where that was not measured. ``lead_ns`` and ``tail_ns`` is
+    how long the recording itself took at the begin and the end of the step, where that is not left out of it.
     """
 
     number: int
@@ -113,6 +114,8 @@ class StepMark:
     imports: tuple[str, ...] = ()
     import_ns: int = 0
     fetch_ns: int | None = None
+    lead_ns: int = 0
+    tail_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ def read_recording(
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = with_storages(trace, recording)
-    trace = replace(trace, steps=without_transitions(trace, recording))
+    trace = without_transitions(trace, recording)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(

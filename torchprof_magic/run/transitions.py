@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,24 +16,29 @@ if TYPE_CHECKING:
 _CUT = {"cycle": pl.Int32, "number": pl.Int32, "began_ns": pl.Int64, "ended_ns": pl.Int64}
 
 
-def without_transitions(trace: Trace, recording: Recording) -> pl.DataFrame:
-    """Return the steps of a trace from where the user's code of each begins to where it ends.
+def without_transitions(trace: Trace, recording: Recording) -> Trace:
+    """Return a trace whose steps reach from where the user's code of each begins to where it ends.
 
     torch's ranges of the steps also hold what ends a step and begins the next, which is tens of microseconds of our own
-    work. They stay as they are in ``trace.events``, and so do the steps of a trace with work of a device: the device
-    works meanwhile.
+    work. They stay as they are in ``trace.events``, and so do the steps of a trace with work of a device, which works
+    meanwhile: there the marks of the steps say how long that took.
     """
-    if trace.has_device:
-        return trace.steps
     rows = [row for marks in recording.program for row in _user_times(trace, marks)]
     known = pl.DataFrame(rows, schema=_CUT, orient="row")
     steps = trace.steps.join(known, on=["cycle", "number"], how="left", maintain_order="left")
     start, end = pl.col("start_ns"), pl.col("end_ns")
     began = pl.col("began_ns").fill_null(start).clip(start, end)
-    cut = steps.with_columns(
-        began.alias("start_ns"), pl.col("ended_ns").fill_null(end).clip(began, end).alias("end_ns")
-    )
-    return cut.select(trace.steps.columns)
+    ended = pl.col("ended_ns").fill_null(end).clip(began, end)
+    if not trace.has_device:
+        cut = steps.with_columns(began.alias("start_ns"), ended.alias("end_ns"))
+        return replace(trace, steps=cut.select(trace.steps.columns))
+    around = steps.select("cycle", "number", (began - start).alias("lead"), (end - ended).alias("tail")).rows()
+    own = {(cycle, number): (lead, tail) for cycle, number, lead, tail in around}
+    marks = []
+    for mark in trace.meta.recorded_steps:
+        lead_ns, tail_ns = own.get((mark.cycle, mark.number), (0, 0))
+        marks.append(replace(mark, lead_ns=lead_ns, tail_ns=tail_ns))
+    return replace(trace, meta=replace(trace.meta, recorded_steps=tuple(marks)))
 
 
 def _user_times(trace: Trace, marks: ProgramMarks) -> list[tuple[int, int, int, int]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from support import annotation, kernel, launch, make_trace, recording, span
 
 from torchprof_magic.capture import ProgramMarks
+from torchprof_magic.model.meta import StepMark
 from torchprof_magic.run.transitions import without_transitions
 
 BASE = 10**15
@@ -30,7 +31,7 @@ def steps_of(
     """Number, start and end in us of the steps of a trace with these events, in which the user's code ran so."""
     noted = ProgramMarks(cycle=0, lines=array("q"), calls=array("q"), functions=array("q"), steps=steps, clock=CLOCK)
     run = replace(recording(Path()), program=(replace(noted, **marks),))  # type: ignore[arg-type]
-    found = without_transitions(make_trace(*RANGES, *events), run)
+    found = without_transitions(make_trace(*RANGES, *events), run).steps
     return [
         (number, start // 1000, end // 1000)
         for number, start, end in found.select("number", "start_ns", "end_ns").rows()
@@ -54,3 +55,16 @@ def test_a_step_of_which_nothing_was_noted_is_torchs_range() -> None:
 def test_steps_in_which_a_device_works_meanwhile_are_torchs_ranges() -> None:
     device = (launch(10, 5, 1), kernel("gemm", 20, 50, 1))
     assert steps_of(*device, steps=((5, at(30), at(70)),)) == [(5, 0, 100), (6, 110, 200)]
+    trace = make_trace(*RANGES, *device)
+    marks = tuple(StepMark(number=number, cycle=0, is_complete=True) for number in (5, 6))
+    noted = ProgramMarks(
+        cycle=0,
+        lines=array("q"),
+        calls=array("q"),
+        functions=array("q"),
+        steps=((5, at(30), at(70)),),
+        clock=CLOCK,
+    )
+    run = replace(recording(Path()), program=(noted,))
+    found = without_transitions(replace(trace, meta=replace(trace.meta, recorded_steps=marks)), run)
+    assert [(mark.lead_ns, mark.tail_ns) for mark in found.meta.recorded_steps] == [(30_000, 30_000), (0, 0)]

@@ -18,6 +18,7 @@ from torchprof_magic.facts.host.host_nest import (
     segments_of,
 )
 from torchprof_magic.facts.host.one_time import one_time_events
+from torchprof_magic.facts.host.transitions import own_work
 from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
@@ -136,19 +137,29 @@ def thread_timelines(trace: Trace) -> dict[int, Timeline]:
     for lane in np.unique(captures.lane).tolist() if found else ():
         if lane in found:
             found[lane] = _with_captures(found[lane], captures, captures.lane == lane, indexes_of(host, captures.row))
+    own = own_work(trace)
+    for lane in np.unique(own.lane).tolist():
+        if lane in found:
+            here = own.lane == lane
+            nobody = np.full(int(here.sum()), NO_PARENT)
+            found[lane] = _overlaid(found[lane], own.start_ns[here], own.end_ns[here], nobody, PROFILER, WEAK - 1)
     return found
 
 
 def _with_captures(line: Timeline, captures: Captures, here: BoolArray, cause: IntArray) -> Timeline:
     """Return the states of a thread with the times of captures in them, where no stronger state is known."""
-    start, end, causes = captures.start_ns[here], captures.end_ns[here], cause[here]
+    return _overlaid(line, captures.start_ns[here], captures.end_ns[here], cause[here], COMPILE, COMPILE)
+
+
+def _overlaid(line: Timeline, start: IntArray, end: IntArray, causes: IntArray, put: int, stronger: int) -> Timeline:
+    """Return the states of a thread with ``put`` in some intervals, where its own is not ``stronger`` or equal."""
     time = np.unique(np.concatenate((line.start_ns, start, end)))
     at = np.searchsorted(line.start_ns, time, side="right") - 1
     state = np.where(at >= 0, line.state[at], NOTHING)
     because = np.where(at >= 0, line.cause[at], NO_PARENT)
     for from_ns, to_ns, event in zip(start.tolist(), end.tolist(), causes.tolist(), strict=True):
-        inside = (time >= from_ns) & (time < to_ns) & (state > COMPILE)
-        state, because = np.where(inside, COMPILE, state), np.where(inside, event, because)
+        inside = (time >= from_ns) & (time < to_ns) & (state > stronger)
+        state, because = np.where(inside, put, state), np.where(inside, event, because)
     return Timeline(time, state, because)
 
 

@@ -29,11 +29,11 @@ from torchprof_magic.facts.host.host_states import (
     strongest_of,
     thread_timelines,
 )
+from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events, structural_phases
 from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
-from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -124,19 +124,6 @@ def idle_of_steps(trace: Trace) -> IntArray:
     return np.clip(asleep, 0, of_phase["python"])
 
 
-def lanes_of_steps(trace: Trace) -> IntArray:
-    """Return the thread of each step, that of its range; -1 if it has none."""
-    events, steps = trace.events, trace.steps
-    is_step = is_named(trace, STEP_PATTERN)
-    is_step &= (events["category"] == "user_annotation").to_numpy()
-    rows = np.flatnonzero(is_step)
-    rows = rows[np.argsort(events["start_ns"].to_numpy()[rows], kind="stable")]
-    if len(rows) == 0:
-        return np.full(steps.height, NO_PARENT, np.int64)
-    at = np.searchsorted(events["start_ns"].to_numpy()[rows], steps["start_ns"].to_numpy(), side="right") - 1
-    return events["lane"].to_numpy()[rows[np.maximum(at, 0)]].astype(np.int64)
-
-
 def _with_others(own: Pieces, anyone: Timeline) -> Pieces:
     """Replace what a thread's own state does not explain by the strongest state of all threads."""
     weak = np.flatnonzero(own.state >= WEAK)
@@ -175,7 +162,10 @@ def _cut_by_lines(trace: Trace, pieces: Pieces, lane_of_step: IntArray) -> tuple
 @once_per_trace
 def fetched_ns(trace: Trace) -> IntArray:
     """Return when each step had its item, after which its loop fetches nothing; its end where that is not known."""
-    known = {(mark.cycle, mark.number): mark.fetch_ns for mark in trace.meta.recorded_steps}
+    known = {
+        (mark.cycle, mark.number): None if mark.fetch_ns is None else mark.lead_ns + mark.fetch_ns
+        for mark in trace.meta.recorded_steps
+    }
     ends = zip(
         trace.steps.select("cycle", "number").rows(), *(trace.steps[key] for key in ("start_ns", "end_ns")), strict=True
     )
@@ -214,7 +204,7 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray) -> IntArray:
     # An iterator that trains, as a generator may, does not load data.
     trains = np.isin(phase, [PHASES.index("backward"), PHASES.index("optimizer")])
     is_fetch &= ~np.isin(pieces.of, pieces.of[is_fetch & trains])
-    phase[is_fetch & (pieces.state != BLOCKED)] = PHASES.index("data")
+    phase[is_fetch & ~np.isin(pieces.state, [BLOCKED, PROFILER])] = PHASES.index("data")
     return phase
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.model.intervals import IntArray  # noqa: TC001 - a field of a named tuple
 from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
 
@@ -31,3 +33,23 @@ def transitions_ns(trace: Trace) -> IntArray:
     steps = trace.steps.join(ranges, on=["cycle", "number"], how="left", maintain_order="left")
     around = (pl.col("range_ns") - (pl.col("end_ns") - pl.col("start_ns"))).fill_null(0).clip(0)
     return steps.select(around.alias("ns"))["ns"].to_numpy()
+
+
+class OwnWork(NamedTuple):
+    """The recording's own work in steps: intervals on lanes."""
+
+    lane: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+
+
+@once_per_trace
+def own_work(trace: Trace) -> OwnWork:
+    """Return when the recording itself worked at the begin and the end of the steps, where these hold that."""
+    own = {(mark.cycle, mark.number): mark for mark in trace.meta.recorded_steps if mark.lead_ns or mark.tail_ns}
+    found: list[tuple[int, int, int]] = []
+    rows = trace.steps.select("cycle", "number", "start_ns", "end_ns").rows()
+    for lane, (cycle, number, start, end) in zip(lanes_of_steps(trace).tolist(), rows, strict=True):
+        if (mark := own.get((cycle, number))) is not None:
+            found += [(lane, start, start + mark.lead_ns), (lane, end - mark.tail_ns, end)]
+    return OwnWork(*np.array(found, np.int64).reshape(-1, 3).T)

@@ -14,10 +14,11 @@ from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
+from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.pauses import longest_pause
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.host.silence import are_silent
-from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, lanes_of_steps, step_pieces
+from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, step_pieces
 from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import Places, places_of
