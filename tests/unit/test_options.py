@@ -280,6 +280,14 @@ def test_bounds_of_a_snapshot_are_checked_and_need_one(options: dict[str, Any], 
         profile_options(resolved(options))
 
 
+@pytest.mark.parametrize(("calls", "says"), [(0, "at least 1"), (1.5, "a whole number"), ("many", "a whole number")])
+def test_the_limit_of_python_calls_is_a_count(calls: object, says: str) -> None:
+    with pytest.raises(OptionsError, match=f"--budget-calls must be {says}"):
+        profile_options(resolved({"budget_calls": calls}))
+    assert profile_options(resolved({"budget_calls": 7})).budget_calls == 7
+    assert profile_options(resolved({})).budget_calls == 300_000
+
+
 def test_configured_bounds_of_a_snapshot_wait_for_one() -> None:
     usual = {"snapshot_entries": 5, "snapshot_stacks": "all"}
     assert profile_options(resolved({}, usual)).snapshot_entries == 100_000

@@ -23,6 +23,7 @@ from torchprof_magic.capture.parts import (
     MODULES,
     OTHER_PROFILERS,
     OTHER_THREADS,
+    PYTHON_CALLS,
     PYTHON_PROFILER,
     RANGES,
 )
@@ -34,9 +35,11 @@ from torchprof_magic.capture.torch_api.engine import Engine, Stage
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
 from torchprof_magic.capture.watch.program import NO_IMPORTS
+from torchprof_magic.capture.watch.python_calls import CallLimit
 from torchprof_magic.capture.watch.python_profiler import PythonProfiler
 from torchprof_magic.capture.watch.threads import OtherThreads
-from torchprof_magic.model.meta import StepMark, TwoPass
+from torchprof_magic.model.meta import STACKS_END_KEY, StepMark, TwoPass
+from torchprof_magic.model.units import counted
 from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
@@ -59,6 +62,9 @@ if TYPE_CHECKING:
 MAX_PLAIN_STEPS = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
+# torch takes 0.3 s to end and save a recording of so many Python calls.
+MANY_CALLS = 50_000
+STACKS_ENDED = "stacks have ended"
 # torch marks steps only while it records these.
 _MARKED_BY = {"cpu"}
 
@@ -66,7 +72,8 @@ _MARKED_BY = {"cpu"}
 class Recorder:
     """Runs one engine per cycle along the schedule, and saves each cycle as soon as nothing is being recorded.
 
-    ``passes`` holds the options of each cycle; the last one also applies to all later cycles.
+    ``passes`` holds the options of each cycle; the last one also applies to all later cycles. ``tell`` is called with a
+    phase and a note about it, where the recording itself takes long or changes.
     """
 
     def __init__(
@@ -106,6 +113,8 @@ class Recorder:
         self._others = OtherThreads(parts)
         self._python_profiler = PythonProfiler(problems)
         self._parts = parts
+        self.tell: Callable[[str, str], None] = _ignore
+        self._calls = CallLimit(passes[-1].budget_calls, parts, problems)
         self._program = program
         self._budget = Budget(passes[-1], problems)
         self._is_full = False
@@ -204,6 +213,8 @@ class Recorder:
         self._end_program_step(is_recorded=self.is_recording)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
+        if self._calls.has_news() and self._engine is not None:
+            self.tell(self.phase, STACKS_ENDED)
         self.step += 1
         self._enter(self._next_action, guard)
 
@@ -260,6 +271,7 @@ class Recorder:
             return
         was_recording = engine.stage in (Stage.RUNNING, Stage.STOPPING) or bool(self._marks)
         self._parts.run(RANGES, self._ranges.end)
+        self._end_calls(engine)
         with self._torch_call():
             engine.abandon()
         self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)
@@ -434,6 +446,7 @@ class Recorder:
         self._parts.run(PYTHON_PROFILER, self._python_profiler.look)
         engine.start()
         self._parts.run(PYTHON_PROFILER, self._python_profiler.note)
+        self._parts.run(PYTHON_CALLS, self._calls.begin, lambda: self.step)
         self._begin_pauses(engine)
 
     def _end_cycle(self, state: TorchState) -> None:
@@ -444,6 +457,7 @@ class Recorder:
         at_work: Collection[int] = self._parts.ask(MODULES, lambda: self._program.modules.threads, default=())
         self._note_others(at_work)  # now, because torch may take seconds to stop, and other threads may end meanwhile
         self._parts.run(RANGES, self._ranges.end)
+        self._end_calls(engine)
         with self._quiet.held():
             engine.stop()
         self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)
@@ -458,6 +472,24 @@ class Recorder:
         else:
             self._throw_away(engine)
 
+    def _end_calls(self, engine: Engine) -> None:
+        """Stop counting Python calls; if there are too many, later cycles record none."""
+        calls = self._calls
+        made = self._parts.ask(PYTHON_CALLS, calls.end, default=0)
+        if calls.ended_ns is not None and engine.stage is Stage.RUNNING:
+            engine.add_metadata({STACKS_END_KEY: str(calls.ended_ns)})
+        if calls.is_reached:
+            self.change(with_stack=False, with_modules=False)
+            may_follow = self.schedule.may_follow(self.schedule.cycle(self.step))
+            self._parts.run(PYTHON_CALLS, partial(calls.note, self.step, may_follow=may_follow))
+        if made >= MANY_CALLS:
+            self.tell("ending", counted(made, "Python call"))
+
+    def stack_note(self, step: int) -> str:
+        """Return what to say of stacks before a step is recorded, empty if it has none."""
+        has_stacks = self._options(self.schedule.cycle(step)).with_stack
+        return f"stacks end after {counted(self._calls.limit, 'Python call')}" if has_stacks else ""
+
     @staticmethod
     def _throw_away(engine: Engine) -> None:
         """Delete what a cycle without data has written."""
@@ -468,6 +500,7 @@ class Recorder:
     def _drop_engine(self) -> None:
         """Drop the engine without stopping it, which would end the other profiler's session."""
         engine, self._engine = self._engine, None
+        self._parts.undo(PYTHON_CALLS, self._calls.end)
         if engine is not None:
             self._throw_away(engine)
 
@@ -541,3 +574,7 @@ class Recorder:
             yield
         for text in filter(compat.is_news, caught):
             self._problems.note("capture.torch_warning", text=text)
+
+
+def _ignore(_phase: str, _note: str) -> None:
+    """Tell nobody."""

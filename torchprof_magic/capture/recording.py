@@ -156,6 +156,11 @@ class Recording:
     others_share: float | None = None
     compiled: tuple[CompiledFrame, ...] = ()
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the files of all cycles; those that are gone count as 0."""
+        return sum(_size_bytes(cycle.path) for cycle in self.cycles)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuFacts:
@@ -169,8 +174,20 @@ class CpuFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a running session is. ``total`` is the number of steps until the last cycle is complete, if known."""
+    """How far a running session is. ``total`` is the number of steps until the last cycle is complete, if known.
+
+    ``phase`` is that of the recording; then ``ending``, while torch ends and saves it, ``reading``, ``showing`` and
+    ``done``. ``note`` says more about it, if there is something to say.
+    """
 
     phase: str
     step: int
     total: int | None
+    note: str = ""
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

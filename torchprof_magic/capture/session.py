@@ -523,6 +523,7 @@ class CaptureSession:
             self.program,
             self.parts,
         )
+        self._recorder.tell = self._tell
         for pause in self._early_pauses:
             self._recorder.pause(pause)
         self._end_recorder_watch = self._recorder.watch()
@@ -799,7 +800,14 @@ class CaptureSession:
     def _report_progress(self, phase: str, step: int) -> None:
         recorder = self._recorder
         if self._on_progress is not None and recorder is not None:
-            progress = Progress(phase=phase, step=step, total=recorder.schedule.total)
+            note = recorder.stack_note(step) if phase == "active" else ""
+            progress = Progress(phase=phase, step=step, total=recorder.schedule.total, note=note)
+            self.parts.run(PROGRESS, self._on_progress, progress)
+
+    def _tell(self, phase: str, note: str) -> None:
+        recorder = self._recorder
+        if self._on_progress is not None and recorder is not None:
+            progress = Progress(phase=phase, step=recorder.step, total=recorder.schedule.total, note=note)
             self.parts.run(PROGRESS, self._on_progress, progress)
 
     @protected

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from torchprof_magic.capture import Progress
 
 LARGE_BYTES = 20 << 20  # takes half a second to read, longer when compressed
-_WORDS = {"wait": "waiting", "warmup": "warming up", "active": "recording", "done": "done"}
+# What comes after the recorded steps.
+_AFTERWARDS = ("ending", "reading", "showing")
+_WORDS = {
+    "wait": "waiting",
+    "warmup": "warming up",
+    "active": "recording",
+    "ending": "ending and saving the recording",
+    "reading": "reading the trace",
+    "showing": "making the report",
+}
 
 
 class _Bar:
@@ -46,24 +55,32 @@ class _Bar:
 
 
 class ProgressBar:
-    """A bar over the steps of the schedule, shown from the first step until the recording is done."""
+    """A bar over the steps of the schedule, shown from the first step until the recording is done.
+
+    After it, the bar says what the report still takes, if it is told; the conductor tells it if that takes long.
+    """
 
     def __init__(self) -> None:
         self._bar: _Bar | None = None
         self._is_closed = False
 
     def __call__(self, progress: Progress) -> None:
-        """Show how far the recording is."""
-        if self._is_closed:
+        """Show how far the recording is, or the report."""
+        is_stage = progress.phase in _AFTERWARDS
+        if progress.phase == "done" or (progress.phase == "showing" and not issubclass(tqdm, tqdm_notebook)):
+            self.close()  # a terminal would write the report into the line of the bar
             return
-        if progress.phase == "done":
-            self.close()
+        if self._is_closed and not is_stage:
             return
         if self._bar is None:
-            self._bar = _Bar(total=progress.total, unit="step")
+            self._bar = _Bar(bar_format="{desc}") if self._is_closed else _Bar(total=progress.total, unit="step")
         bar = self._bar.tqdm
-        bar.set_description_str(f"torchprof: {_WORDS[progress.phase]}", refresh=False)
-        bar.update(progress.step - bar.n)
+        words = _WORDS[progress.phase]
+        if not is_stage:
+            bar.update(progress.step - bar.n)
+        # It is drawn at once if nothing else will be drawn for a while.
+        text = f"{words} ({progress.note})" if progress.note else words
+        bar.set_description_str(f"torchprof: {text}", refresh=is_stage or bool(progress.note))
 
     def close(self) -> None:
         """Take the bar away; can be called twice."""

@@ -13,6 +13,8 @@ from torchprof_magic.model.vendors import METADATA_KEYS
 STORE_KEY = "torchprofStoreId"
 # The key by which our own exports say that torch gave its events stacks.
 CALL_STACKS_KEY = "torchprofCallStacks"
+# The key of the time, in ns since 1970, at which Python calls ceased to be recorded, though the recording went on.
+STACKS_END_KEY = "torchprofStacksEnd"
 # The key of torch's id of a trace. Of several cycles, each has a key of its own.
 TRACE_ID = "trace_id"
 TRACE_ID_OF_CYCLE = "trace_id of cycle {}"
@@ -21,6 +23,7 @@ KINETO_KEYS = (
     "schemaVersion", "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "displayTimeUnit", "traceEvents",
     "traceName", TRACE_ID, "host_name", "record_shapes", "profile_memory", "with_stack", "with_modules", "with_flops",
     "nodes", *METADATA_KEYS, STORE_KEY, CALL_STACKS_KEY,
+    STACKS_END_KEY,
 )  # fmt: skip
 
 # Texts from a file are shown in many places, so none of them can be of megabytes.

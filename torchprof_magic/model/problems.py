@@ -285,6 +285,15 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "To record everything in every cycle, record fewer steps with --active, or raise --budget.",
         "A cycle used up its budget of memory, and later cycles can record less.",
     ),
+    "capture.stacks_ended": Kind(
+        "warning",
+        "Stacks end in step {step}, {moment} after recording began: {calls} Python calls were recorded by then (limit "
+        "{limit}). {rest}",
+        "Record fewer steps with --active, or raise --budget-calls: ending a recording takes torch 3 to 5 µs and up to "
+        "3 kB for each Python call, and the report as much again.",
+        "The program made more Python calls than `--budget-calls` allows. What was recorded later has no stacks, and "
+        "is faster, as recording Python calls takes time.",
+    ),
     "capture.budget_half": Kind(
         "info",
         "Recording up to step {step} used {share} of its memory budget: {reason} (budget {limit}).",

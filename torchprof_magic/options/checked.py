@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # A number of active steps that no run reaches: records every step in a single cycle.
 EVERY_STEP = 1_000_000_000
 ACTIVITIES = vendors.ACTIVITIES
+# Python calls: torch takes 1 to 1.5 s and up to 1 GB to end a recording of so many, and the report twice that time.
+BUDGET_CALLS = 300_000
 # Without a limit torch keeps every entry. Entries share their stacks: 100,000 of them are about 20 MB.
 SNAPSHOT_ENTRIES = 100_000
 SNAPSHOT_STACKS = ("python", "all", "none")
@@ -66,9 +68,10 @@ class ProfileOptions:
     mean all that this machine supports. ``activity_types`` limits an activity to torch's record types of these names
     (``{"cuda": ("GPU_MEMCPY",)}``), or has torch's ``ProfilerActivityConfig`` for it. ``budget_bytes`` limits the
     memory growth of the process in each cycle; ``None`` means half of the free memory. ``budget_file_bytes`` limits the
-    total size of the trace files, and ``budget_s`` the total duration of the recorded steps. torch does not report the
-    number of events while it records, so they are limited by the memory that they take. ``execution_trace`` is the file
-    for torch's execution trace of the same steps, with ``execution_trace_resources`` a folder beside it;
+    total size of the trace files, ``budget_s`` the total duration of the recorded steps, and ``budget_calls`` the
+    number of Python calls of all cycles. torch does not report the number of other events while it records, so they are
+    limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps,
+    with ``execution_trace_resources`` a folder beside it;
     ``execution_trace_observer`` is an observer of the user's; ``watch_modules`` says whether calls of modules are
     timed, None that they are if they are few; ``lines`` whether the lines of functions are. ``snapshot`` is the file
     for the allocator's history, or True for one next to the traces; ``snapshot_entries`` is its length, and
@@ -98,6 +101,7 @@ class ProfileOptions:
     budget_bytes: int | None = None
     budget_file_bytes: int | None = None
     budget_s: float | None = None
+    budget_calls: int = BUDGET_CALLS
     execution_trace: str = ""
     execution_trace_resources: bool = False
     execution_trace_observer: Any = None
@@ -133,6 +137,7 @@ class ProfileOptions:
         if not isinstance(self.snapshot, (bool, str)):
             raise OptionsError(f"--snapshot takes a file name or no value (got {self.snapshot!r})")
         _check_count("snapshot_entries", self.snapshot_entries, 1)
+        _check_count("budget_calls", self.budget_calls, 1)
         if self.snapshot_stacks not in SNAPSHOT_STACKS:
             raise OptionsError(
                 f"--snapshot-stacks: unknown {self.snapshot_stacks!r}; choose from {', '.join(SNAPSHOT_STACKS)}"

@@ -10,7 +10,15 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture import CLEANUP, FREE_MEMORY, KEPT_TRACES, CaptureSession, protected
+from torchprof_magic.capture import (
+    CLEANUP,
+    FREE_MEMORY,
+    KEPT_TRACES,
+    PROGRESS,
+    CaptureSession,
+    Progress,
+    protected,
+)
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.run.archive import Archive
@@ -25,12 +33,14 @@ from torchprof_magic.system.process.memory import lack_for_reading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.capture import Progress, Recording
+    from torchprof_magic.capture import Recording
     from torchprof_magic.model.meta import CellSource, Problem, Stepping
     from torchprof_magic.options import KeepOptions, ProfileOptions
     from torchprof_magic.report.trace_report import Report
 
 
+# Reading traces of so many bytes takes 0.1 s, and with torch's end and export the report takes 0.3 s.
+SLOW_BYTES = 4_000_000
 # What failed in a recording that was begun anew.
 OWN_FAILURES = ("capture.part_failed", "capture.failed", "capture.gave_up", "capture.handler_failed")
 
@@ -168,14 +178,23 @@ class Run:
         assign: Callable[[Report], None] | None,
         show: Callable[[Report], None] | None,
     ) -> None:
+        is_slow = recording.size_bytes > SLOW_BYTES
+        self._tell("reading", is_slow=is_slow)
         report = self._compared(self._read(recording, labels))
         self._remember(report, assign)
         self._keep(report)
         if show is not None:
+            self._tell("showing", is_slow=is_slow)
             show(report)
+        self._tell("done", is_slow=is_slow)
         if any(problem.code == "capture.out_of_memory_snapshot" for problem in recording.problems):
             say_holders(report)
         sweep()  # the previous report may be gone now
+
+    def _tell(self, phase: str, *, is_slow: bool) -> None:
+        """Say what is being done, if the report takes long."""
+        if is_slow and self._on_progress is not None:
+            self.session.parts.run(PROGRESS, self._on_progress, Progress(phase=phase, step=0, total=None))
 
     def _new_session(self, options: ProfileOptions, stepping: Stepping) -> CaptureSession:
         return CaptureSession(

@@ -12,6 +12,7 @@ from torchprof_magic.ingest.chrome.autograd import with_autograd_rows
 from torchprof_magic.ingest.chrome.clean import cleaned
 from torchprof_magic.ingest.chrome.columns import InexactError
 from torchprof_magic.ingest.chrome.counters import in_order, with_devices
+from torchprof_magic.ingest.chrome.ended_frames import with_frames_ended
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.moved_steps import with_steps_moved_back
@@ -135,8 +136,9 @@ def _joined_spans(parts: list[_Part], cycles: list[int]) -> tuple[pl.DataFrame, 
     spans, places, known = [], [], 0
     for (columns, head, _), cycle in zip(parts, cycles, strict=True):
         base = pl.lit(head.base_time_ns, pl.Int64)
+        ended_ns = None if head.stacks_end_ns is None else head.stacks_end_ns - head.base_time_ns
         spans.append(
-            columns.spans.with_columns(
+            with_frames_ended(columns.spans, columns.places, ended_ns).with_columns(
                 pl.col("start_ns") + base, pl.col("place") + known, pl.lit(cycle, pl.Int32).alias("cycle")
             )
         )

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
-from torchprof_magic.model.meta import CALL_STACKS_KEY
+from torchprof_magic.model.meta import CALL_STACKS_KEY, STACKS_END_KEY
 
 T = TypeVar("T")
 # The limit for times and durations, 73 years; larger values would overflow sums of times.
@@ -121,6 +121,13 @@ class Head(Struct, gc=False):
     profile_memory: Raw = NO_RAW
     call_stacks: Raw = field(name=CALL_STACKS_KEY, default=NO_RAW)
     nodes: Raw = NO_RAW
+    stacks_end: Raw = field(name=STACKS_END_KEY, default=NO_RAW)
+
+    @property
+    def stacks_end_ns(self) -> int | None:
+        """The time in ns since 1970 at which Python calls ceased to be recorded, None if they did not."""
+        text = bytes(self.stacks_end).strip(b'"')
+        return int(text) if text.isdigit() and int(text) < MAX_TIME_NS else None
 
     @property
     def base_time_ns(self) -> int:

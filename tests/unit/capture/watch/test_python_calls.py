@@ -1,0 +1,180 @@
+"""Stacks end when a recording has too many Python calls, within a step too; the rest is recorded to the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+import torch
+
+import torchprof_magic as tp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torchprof_magic.capture import CaptureSession, Progress, Recording
+    from torchprof_magic.model.meta import Problem
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the calls are counted on Linux only")
+LIMIT = 5_000
+# So many calls take far longer than the watch waits between two looks.
+ENOUGH = 3_000_000
+
+
+def function() -> None:
+    """Be called."""
+
+
+def call_until_stacks_end() -> int:
+    """Call a function until Python calls are no longer recorded, and return how often."""
+    for calls in range(ENOUGH):
+        if sys.getprofile() is None:
+            return calls
+        function()
+    raise AssertionError("stacks did not end")
+
+
+def notes(problems: tuple[Problem, ...]) -> list[str]:
+    return [problem.message for problem in problems if problem.code == "capture.stacks_ended"]
+
+
+def names_in(path: Path, category: str) -> list[str]:
+    return [event["name"] for event in json.loads(path.read_bytes())["traceEvents"] if event.get("cat") == category]
+
+
+def late() -> None:
+    torch.ones(3)
+
+
+def test_stacks_end_within_a_step_and_ops_go_on() -> None:
+    with tp.profile(with_stack=True, budget_calls=LIMIT) as run:
+        torch.zeros(3)
+        calls = call_until_stacks_end()
+        late()
+    report = run.report
+    (note,) = notes(report.problems)
+    assert f"(limit {LIMIT:,})" in note
+    assert "Everything else was recorded to the end." in note
+    assert calls > 0
+    assert set(report.ops["name"]) >= {"aten::zeros", "aten::ones"}
+    functions = {name.rpartition(": ")[2] for name in report.events["name"].cast(pl.String)}
+    assert "call_until_stacks_end" in functions
+    assert "late" not in functions
+
+
+def test_later_ops_of_the_step_have_the_frame_that_began_it_and_those_of_the_next_step_none() -> None:
+    with tp.profile(wait=0, warmup=0, active=2, repeat=1, with_stack=True, budget_calls=LIMIT) as run:
+        torch.zeros(3)
+        call_until_stacks_end()
+        late()
+        run.step()
+        torch.full((3,), 1.0)
+        run.step()
+    stacks = dict(run.report.ops_by("stack").select("name", "stack").iter_rows())
+    assert "built-in method zeros" in stacks["aten::zeros"]
+    assert "test_later_ops_of_the_step" in stacks["aten::ones"]
+    assert not stacks["aten::full"]
+
+
+def test_stacks_go_on_below_the_limit() -> None:
+    with tp.profile(with_stack=True, budget_calls=ENOUGH) as run:
+        for _ in range(LIMIT):
+            function()
+        late()
+    assert notes(run.report.problems) == []
+    assert sum(name.endswith(": function") for name in run.report.events["name"].cast(pl.String)) == LIMIT
+
+
+def test_later_cycles_have_no_stacks(make_session: Callable[..., CaptureSession]) -> None:
+    session = make_session(schedule=(1, 0, 1, 2), with_stack=True, budget_calls=LIMIT)
+    session.start()
+    for number in range(4):
+        if number == 1:
+            call_until_stacks_end()
+        late()
+        session.step()
+    recording = session.stop()
+    (note,) = notes(recording.problems)
+    assert note.startswith("Stacks end in step 1, ")
+    assert "Later cycles have no stacks." in note
+    first, second = (cycle.path for cycle in recording.cycles)
+    assert names_in(first, "python_function")
+    assert not names_in(second, "python_function")
+    assert "aten::ones" in names_in(second, "cpu_op")
+
+
+def test_calls_of_all_cycles_count(make_session: Callable[..., CaptureSession]) -> None:
+    session = make_session(schedule=(1, 0, 1, 0), with_stack=True, budget_calls=LIMIT)
+    session.start()
+    for _ in range(8):
+        for _ in range(LIMIT // 2):
+            function()
+        late()
+        session.step()
+    recording = session.stop()
+    assert len(notes(recording.problems)) == 1
+    has_stacks = [bool(names_in(cycle.path, "python_function")) for cycle in recording.cycles]
+    assert has_stacks[0]
+    assert not has_stacks[-1]
+    assert has_stacks == sorted(has_stacks, reverse=True)
+
+
+def test_the_limit_is_told_before_and_the_end_of_stacks_at_the_next_step(
+    make_session: Callable[..., CaptureSession],
+) -> None:
+    seen: list[Progress] = []
+    session = make_session(schedule=(0, 1, 3, 1), with_stack=True, budget_calls=LIMIT, on_progress=seen.append)
+    session.start()
+    session.step()
+    session.step()
+    call_until_stacks_end()
+    session.step()
+    session.step()
+    session.stop()
+    told = [(progress.phase, progress.note) for progress in seen if progress.phase == "active"]
+    assert told == [("active", f"stacks end after {LIMIT:,} Python calls"), ("active", "stacks have ended")]
+
+
+def test_what_takes_long_is_said_before_torch_ends_the_recording(
+    make_session: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchprof_magic.capture.recorder.MANY_CALLS", 1_000)
+    seen: list[Progress] = []
+    session = make_session("cell", with_stack=True, on_progress=seen.append)
+    session.start()
+    for _ in range(20_000):
+        function()
+    session.stop()
+    (ending,) = (progress for progress in seen if progress.phase == "ending")
+    count = int(ending.note.removesuffix(" Python calls").replace(",", ""))
+    assert 20_000 <= count < 25_000  # beside them, what the session calls
+
+
+def test_no_thread_is_left_and_none_is_the_users(make_session: Callable[..., CaptureSession]) -> None:
+    before = threading.active_count()
+    session = make_session("cell", with_stack=True)
+    session.start()
+    during = threading.active_count()
+    recording: Recording = session.stop()
+    assert (before, during) == (threading.active_count(), before)
+    assert not any(problem.code == "capture.part_failed" for problem in recording.problems)
+
+
+def test_a_profiler_of_the_users_that_stacks_ended_goes_on_afterwards() -> None:
+    seen: list[str] = []
+
+    def see(_frame: object, event: str, _argument: object) -> None:
+        seen.append(event)
+
+    sys.setprofile(see)
+    try:
+        with tp.profile(with_stack=True, budget_calls=LIMIT):
+            call_until_stacks_end()
+        assert sys.getprofile() is see
+    finally:
+        sys.setprofile(None)
