@@ -24,74 +24,67 @@ _MEMORY: Final = "/proc/self/mem"  # Linux only
 _WORD_BYTES: Final = 8
 _BLOCK_TIMES: Final = 1024
 _LEAST_ADDRESS: Final = 1 << 16
+_END_ADDRESS: Final = 1 << 62
 _MOST_BLOCKS: Final = 1 << 24
 # The tracer of the whole process begins with about 30 words, and what it keeps of a thread takes 66.
 _MOST_THREADS: Final = 64
-_ROOT_WORDS, _PART_WORDS = 64, 128
+_ROOT_WORDS, _PART_WORDS = 64, 72
 _PROBES: Final = 29
 # An object begins with its number of references and its type; torch's object of a thread then has one pointer.
 _POINTER_AT: Final = object.__basicsize__
-_LIST: Final = struct.Struct("=QQQ")
 
 
 class PythonCalls:
-    """The number of Python calls that torch has recorded on this thread; made while torch records them.
+    """The number of Python calls that torch has recorded; made on the thread that records, while torch records them.
 
     ``is_known`` is false where they cannot be counted: without such a recording, on other systems than Linux, or if
-    torch keeps them in another way.
+    torch keeps them in another way. Those of other threads count as well if torch's lists of them are found.
     """
 
     def __init__(self) -> None:
         self._file: int | None = None
-        self._lists: tuple[int, int] | None = None
+        self._lists: tuple[int, ...] = ()
+        self._buffer = ctypes.create_string_buffer(_PART_WORDS * _WORD_BYTES)
         tracer = sys.getprofile()
         if type(tracer).__name__ == "TraceContext" and struct.calcsize("P") == _WORD_BYTES:
-            with suppress(OSError):
+            with suppress(OSError, AttributeError):
+                # Python's own would let another thread run at each call, and get its turn back 5 ms later.
+                self._pread = ctypes.PyDLL(None).pread
+                self._pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
+                self._pread.restype = ctypes.c_ssize_t
                 self._file = os.open(_MEMORY, os.O_RDONLY | os.O_CLOEXEC)
                 self._lists = self._find(id(tracer))
-        if self._lists is None:
+        if not self._lists:
             self.close()
 
     @property
     def is_known(self) -> bool:
         """Whether ``count`` has an answer."""
-        return self._lists is not None
+        return bool(self._lists)
 
     def count(self) -> int | None:
-        """Return how many calls of this thread have returned; None if torch has given up its lists.
-
-        It can be asked on any thread.
-        """
-        if self._lists is None:
-            return None
-        sizes = [self._size(address) for address in self._lists]
-        return None if None in sizes else sum(size for size in sizes if size is not None)
+        """Return how many calls have returned; None where that is not known. It can be asked on any thread."""
+        return sum(self._size(address) or 0 for address in self._lists) if self._lists else None
 
     def close(self) -> None:
         """Count no more; can be called twice."""
-        self._lists = None
+        self._lists = ()
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
-    def _find(self, tracer: int) -> tuple[int, int] | None:
-        candidates = [address for address in self._candidates(tracer + _POINTER_AT) if self._size(address) is not None]
-        functions = [address for address in candidates if self._grows(address, _call_functions)]
-        builtins = [address for address in candidates if self._grows(address, _call_builtins)]
-        return (functions[0], builtins[0]) if functions and builtins else None
-
-    def _candidates(self, pointer: int) -> Iterator[int]:
-        """Yield the addresses of three words that may be those of a list.
-
-        The pointer leads to what torch keeps of this thread, or to the tracer, which has an array of pointers to what
-        it keeps of each thread.
-        """
-        for root in self._words(pointer, 1):
+    def _find(self, tracer: int) -> tuple[int, ...]:
+        """Return the addresses of the lists of this thread, and of the same lists of others."""
+        for root in self._words(tracer + _POINTER_AT, 1):
             words = self._words(root, _ROOT_WORDS)
-            yield from _lists_in(root, words)
-            for address in dict.fromkeys((*words, *self._arrays(words))):
-                if address > _LEAST_ADDRESS and address % _WORD_BYTES == 0:
-                    yield from _lists_in(address, self._words(address, _PART_WORDS))
+            own = self._own_lists((root,))
+            if own:
+                return own[1]
+            threads = tuple(dict.fromkeys(self._arrays(words)))
+            own = self._own_lists((*threads, *words))
+            if own:
+                return self._with_others(own, threads)
+        return ()
 
     def _arrays(self, words: tuple[int, ...]) -> Iterator[int]:
         """Yield what is in the arrays that these words have the first and the last address of."""
@@ -99,6 +92,28 @@ class PythonCalls:
         for first, last in pairwise(ordered):
             if last - first < _MOST_THREADS * _WORD_BYTES:
                 yield from self._words(first, (last - first) // _WORD_BYTES + 1)
+
+    def _own_lists(self, addresses: tuple[int, ...]) -> tuple[int, tuple[int, ...]] | None:
+        """Return where there are two lists that grow with the calls of this thread, and the lists."""
+        for address in dict.fromkeys(addresses):
+            if address < _LEAST_ADDRESS or address % _WORD_BYTES:
+                continue
+            lists = [found for found in _lists_in(address, self._words(address, _PART_WORDS)) if self._size(found)]
+            functions = next((found for found in lists if self._grows(found, _call_functions)), None)
+            builtins = next((found for found in lists if self._grows(found, _call_builtins)), None)
+            if functions is not None and builtins is not None:
+                return address, (functions, builtins)
+        return None
+
+    def _with_others(self, own: tuple[int, tuple[int, ...]], threads: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the lists of all threads: where those of this one are, from the beginning of what is kept of each."""
+        address, lists = own
+        found = dict.fromkeys(lists)
+        for thread in threads:
+            same = [thread + known - address for known in lists]
+            if thread > _LEAST_ADDRESS and None not in map(self._size, same):
+                found |= dict.fromkeys(same)
+        return tuple(found)
 
     def _grows(self, address: int, call: Callable[[], None]) -> bool:
         """Return whether a list grows by one for each call; looking at it is some calls as well, always the same."""
@@ -111,20 +126,15 @@ class PythonCalls:
         return third is not None and (third - second) - (second - first) in (_PROBES, _PROBES + 1)
 
     def _size(self, address: int) -> int | None:
-        words = self._read(address, _LIST.size)
-        return None if len(words) < _LIST.size else _size_of(*_LIST.unpack(words))
+        words = self._words(address, 3)
+        return _size_of(*words) if len(words) == 3 else None  # noqa: PLR2004 - number, next place, end
 
     def _words(self, address: int, count: int) -> tuple[int, ...]:
-        read = self._read(address, count * _WORD_BYTES)
-        return struct.unpack(f"={len(read) // _WORD_BYTES}Q", read[: len(read) // _WORD_BYTES * _WORD_BYTES])
-
-    def _read(self, address: int, size_bytes: int) -> bytes:
-        if self._file is None:
-            return b""
-        try:
-            return os.pread(self._file, size_bytes, address)
-        except (OSError, OverflowError):  # nothing is there
-            return b""
+        """Return so many words of memory; fewer where it ends, and none where there is none."""
+        if self._file is None or not 0 < address < _END_ADDRESS:
+            return ()
+        size = self._pread(self._file, self._buffer, count * _WORD_BYTES, address)
+        return struct.unpack_from(f"={max(size, 0) // _WORD_BYTES}Q", self._buffer)
 
 
 def _lists_in(address: int, words: tuple[int, ...]) -> Iterator[int]:
@@ -137,6 +147,8 @@ def _lists_in(address: int, words: tuple[int, ...]) -> Iterator[int]:
 def _size_of(blocks: int, next_address: int, end_address: int) -> int | None:
     """Return the length of a list of torch's, None if these three words are not of one."""
     left = end_address - next_address
+    if blocks == next_address == end_address == 0:
+        return 0
     if not 0 < blocks < _MOST_BLOCKS or next_address < _LEAST_ADDRESS:
         return None
     if not 0 <= left <= _BLOCK_TIMES * _WORD_BYTES or left % _WORD_BYTES:

@@ -73,7 +73,7 @@ def test_calls_are_counted_beside_other_threads() -> None:
             other.join()
 
 
-def test_calls_of_other_threads_are_not_counted() -> None:
+def test_calls_of_threads_that_began_before_are_counted() -> None:
     begin, ended = threading.Event(), threading.Event()
 
     def call() -> None:
@@ -92,7 +92,7 @@ def test_calls_of_other_threads_are_not_counted() -> None:
     other.join()
     assert before is not None
     assert after is not None
-    assert after - before < 5_000
+    assert 5_000 <= after - before < 6_000  # beside them, those of the events and the locks
 
 
 def test_nothing_is_counted_where_torch_records_no_stacks() -> None:
@@ -116,7 +116,6 @@ def test_memory_that_cannot_be_read_is_not_counted(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_torch_keeps_in_another_way_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python_tracer, "_LIST", python_tracer.struct.Struct("=QQQQQ"))
     monkeypatch.setattr(python_tracer, "_size_of", lambda *_words: None)
     with recording(), counting() as calls:
         assert not calls.is_known
