@@ -38,6 +38,7 @@ bench: $(VENV)/.tested $(BUNDLE) chromium
 	$(BIN)/python benchmarks/large.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/end_of_cell.py --events 50000 200000
+	$(BIN)/python benchmarks/stacks.py
 	$(BIN)/python benchmarks/first_load.py
 	$(BIN)/python benchmarks/analyses.py
 	$(BIN)/python benchmarks/marks.py

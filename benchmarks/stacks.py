@@ -13,7 +13,6 @@ stacks end early, while torch keeps them all: at 1.5 million calls it takes 4 GB
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path

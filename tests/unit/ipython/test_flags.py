@@ -31,7 +31,7 @@ def flags_of(kind: Kind) -> dict[str, str]:
 
 SWITCHES = flags_of(Kind.SWITCH)
 OF_ONE_RUN = ("compare", "out", "quiet", "save")
-NO_SCHEDULE = ("keep_last", "keep_runs", "step_samples", "step_tokens", "snapshot_entries")
+NO_SCHEDULE = ("keep_last", "keep_runs", "step_samples", "step_tokens", "snapshot_entries", "budget_calls")
 COUNTS = [name for name in flags_of(Kind.COUNT) if name not in NO_SCHEDULE]
 OBJECTS = flags_of(Kind.VARIABLE) | {"schedule": "schedule_function"}
 

@@ -145,3 +145,46 @@ def test_the_monitor_thread_of_tqdm_does_not_draw() -> None:
     # tqdm's monitor thread redraws a bar that has not changed for 10 s if this is more than 1.
     assert bar._bar.tqdm.miniters <= 1
     bar.close()
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the descriptions that bars in a terminal are given."""
+    given: list[str] = []
+
+    class Bar(tqdm_console):  # type: ignore[type-arg]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(file=io.StringIO(), **options)
+
+        def set_description_str(self, desc: str | None = None, refresh: bool = True) -> None:
+            given.append(f"{desc}{'' if refresh else ' (later)'}")
+            super().set_description_str(desc, refresh)
+
+    monkeypatch.setattr(progress, "tqdm", Bar)
+    return given
+
+
+def test_the_bar_says_what_there_is_to_say_of_a_phase_at_once(texts: list[str]) -> None:
+    bar = ProgressBar()
+    bar(Progress(phase="wait", step=0, total=5))
+    bar(Progress(phase="active", step=1, total=5, note="stacks end after 300,000 Python calls"))
+    bar(Progress(phase="ending", step=3, total=5, note="80,000 Python calls"))
+    assert texts == [
+        "torchprof: waiting (later)",
+        "torchprof: recording (stacks end after 300,000 Python calls)",
+        "torchprof: ending and saving the recording (80,000 Python calls)",
+    ]
+
+
+def test_the_stages_of_a_report_are_shown_after_the_bar_of_the_recording(texts: list[str]) -> None:
+    bar = ProgressBar()
+    bar(Progress(phase="active", step=0, total=1))
+    bar.close()
+    bar(Progress(phase="active", step=0, total=1))  # too late
+    bar(Progress(phase="reading", step=0, total=None))
+    assert texts == ["torchprof: recording (later)", "torchprof: reading the trace"]
+    assert bar._bar is not None
+    bar(Progress(phase="showing", step=0, total=None))  # which would be written into the same line of a terminal
+    assert bar._bar is None
+    bar(Progress(phase="done", step=0, total=None))
+    assert bar._bar is None

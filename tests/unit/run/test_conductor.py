@@ -16,6 +16,8 @@ import torchprof_magic as tp
 from torchprof_magic.capture import busy_profiler, live_session, switch_off
 from torchprof_magic.ipython import extension
 from torchprof_magic.model.errors import IngestError, TorchProfError
+from torchprof_magic.model.meta import Stepping
+from torchprof_magic.options import KeepOptions, ProfileOptions
 from torchprof_magic.run import conductor, reading
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import sweep
@@ -325,3 +327,27 @@ def assert_opens(door: Door, said: str) -> None:
     path = said.partition(start)[2].partition(end)[0]
     sweep()
     assert "aten::mul" in tp.load(path).ops["name"].to_list()
+
+
+@pytest.mark.parametrize(("least_bytes", "stages"), [(0, ["reading", "showing", "done"]), (10**9, [])])
+def test_what_the_report_takes_is_told_where_it_takes_long(
+    least_bytes: int, stages: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conductor, "SLOW_BYTES", least_bytes)
+    seen: list[str] = []
+    run = conductor.Run(
+        ProfileOptions(activities=("cpu",)),
+        KeepOptions(),
+        stepping=Stepping(how="cell"),
+        on_progress=lambda progress: seen.append(progress.phase),
+    )
+    run.open()
+    try:
+        run.session.start()
+        torch.ones(3)
+    finally:
+        run.session.stop(is_held=True)
+        recorded = len(seen)
+        run.finish(show=lambda _report: seen.append("shown"))
+    assert [phase for phase in seen[recorded:] if phase != "shown"] == stages
+    assert seen[-2:] == ["shown", "done"] or not stages

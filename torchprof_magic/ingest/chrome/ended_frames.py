@@ -30,7 +30,7 @@ def with_frames_ended(spans: pl.DataFrame, places: pl.DataFrame, ended_ns: int |
         last_ns = ended_ns
         for row in rows.tolist():
             if is_frame[row]:
-                known_ns[row] = last_ns - start_ns[row]
+                known_ns[row] = min(last_ns - start_ns[row], dur_ns[row])
             else:
                 last_ns = max(last_ns, int(start_ns[row] + dur_ns[row]))
     late = is_frame & (start_ns > ended_ns)  # the clocks differ by less than a call takes
