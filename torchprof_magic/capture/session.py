@@ -160,6 +160,8 @@ class CaptureSession:
             functions=options.lines,
             memory=any(passed.profile_memory for passed in options.passes),
         )
+        if any(passed.with_stack or passed.with_modules for passed in options.passes):
+            self.program.lines.be_unseen()
         self._early_pauses: list[Pause] = []
         self._has_own_observer = False
         self._added: dict[str, str] = {}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 from torchprof_magic.capture.watch import lines
 from torchprof_magic.capture.watch.lines import MARK_NS, MAX_MARKS_OF_STEP, MOST_OF_STEP, LineMarks
 
@@ -60,3 +62,21 @@ def test_a_recording_keeps_a_bounded_number_of_marks(monkeypatch: object) -> Non
         assert marks.lost > 0
     finally:
         lines.MAX_MARKS = most
+
+
+def test_unseen_marks_note_the_same_and_no_profiler_of_python_hears_of_them() -> None:
+    marks = LineMarks()
+    marks.be_unseen()
+    marks.switch(is_on=True)
+    heard: list[object] = []
+    sys.setprofile(lambda _frame, event, what: heard.append(what) if event == "c_call" else None)
+    try:
+        marks.append(marks.clock())
+        marks.append(7)
+    finally:
+        sys.setprofile(None)
+    marks.end_step(10**9, is_kept=True)
+    assert [getattr(what, "__name__", "") for what in heard] == ["setprofile"]
+    time_ns, line = marks.take()
+    assert line == 7
+    assert time_ns > line
