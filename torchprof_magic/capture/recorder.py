@@ -213,7 +213,7 @@ class Recorder:
         self._end_program_step(is_recorded=self.is_recording)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
-        if self._calls.has_news() and self._engine is not None:
+        if self._parts.ask(PYTHON_CALLS, self._calls.has_news, default=False) and self._engine is not None:
             self.tell(self.phase, STACKS_ENDED)
         self.step += 1
         self._enter(self._next_action, guard)
@@ -475,15 +475,15 @@ class Recorder:
     def _end_calls(self, engine: Engine) -> None:
         """Stop counting Python calls; if there are too many, later cycles record none."""
         calls = self._calls
-        made = self._parts.ask(PYTHON_CALLS, calls.end, default=0)
+        self._parts.undo(PYTHON_CALLS, calls.end)
         if calls.ended_ns is not None and engine.stage is Stage.RUNNING:
-            engine.add_metadata({STACKS_END_KEY: str(calls.ended_ns)})
+            self._parts.run(PYTHON_CALLS, engine.add_metadata, {STACKS_END_KEY: str(calls.ended_ns)})
         if calls.is_reached:
             self.change(with_stack=False, with_modules=False)
             may_follow = self.schedule.may_follow(self.schedule.cycle(self.step))
             self._parts.run(PYTHON_CALLS, partial(calls.note, self.step, may_follow=may_follow))
-        if made >= MANY_CALLS:
-            self.tell("ending", counted(made, "Python call"))
+        if calls.calls_of_cycle >= MANY_CALLS:
+            self.tell("ending", counted(calls.calls_of_cycle, "Python call"))
 
     def stack_note(self, step: int) -> str:
         """Return what to say of stacks before a step is recorded, empty if it has none."""

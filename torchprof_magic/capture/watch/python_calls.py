@@ -31,12 +31,13 @@ _JOIN_S: Final = 1.0
 class CallLimit:
     """Ends the stacks of a recording when its cycles together hold ``limit`` Python calls.
 
-    ``calls`` is how many the finished cycles hold. ``ended_ns`` is when, since 1970, stacks ended in the current cycle.
+    ``calls`` is how many the finished cycles hold, and ``calls_of_cycle`` the last of them. ``ended_ns`` is when, since
+    1970, stacks ended in the current cycle.
     """
 
     def __init__(self, limit: int, parts: Parts, problems: ProblemLog) -> None:
         self.limit = limit
-        self.calls = 0
+        self.calls = self.calls_of_cycle = 0
         self.ended_ns: int | None = None
         self._parts = parts
         self._problems = problems
@@ -57,7 +58,7 @@ class CallLimit:
 
         ``step`` returns the number of the current step.
         """
-        self.ended_ns = None
+        self.ended_ns, self.calls_of_cycle = None, 0
         counted, threads = PythonCalls(), TracedThreads()
         begun_calls = counted.count()
         if begun_calls is None or not threads.can_end:
@@ -75,17 +76,16 @@ class CallLimit:
         # Not a Thread: the user's code may list those, and replace how they start.
         _thread.start_new_thread(self._watch, (counted, end, self._stop, self._done))
 
-    def end(self) -> int:
-        """Stop counting, just before torch ends the recording, and return how many calls it has; then 0."""
+    def end(self) -> None:
+        """Stop counting, just before torch ends the recording; can be called twice."""
         counted, self._counted = self._counted, None
         if counted is None or self._stop is None or self._done is None:
-            return 0
+            return
         self._stop.release()
         self._done.acquire(timeout=_JOIN_S)
-        calls = self._made(counted)
-        self.calls += calls
+        self.calls_of_cycle = self._made(counted)
+        self.calls += self.calls_of_cycle
         counted.close()
-        return calls
 
     def has_news(self) -> bool:
         """Return, once, whether stacks have ended."""

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import torchprof_magic as tp
+from torchprof_magic.capture.watch.python_calls import CallLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,3 +179,20 @@ def test_a_profiler_of_the_users_that_stacks_ended_goes_on_afterwards() -> None:
         assert sys.getprofile() is see
     finally:
         sys.setprofile(None)
+
+
+@pytest.mark.parametrize("function", ["begin", "_look", "end", "note", "has_news"])
+def test_a_failure_of_the_limit_reaches_neither_the_program_nor_the_recording(
+    function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object, **_named: object) -> None:
+        raise RuntimeError("of ours")
+
+    monkeypatch.setattr(CallLimit, function, fail)
+    with tp.profile(wait=0, warmup=0, active=1, repeat=1, with_stack=True, budget_calls=1) as run:
+        late()
+        run.step()
+        late()
+    assert "aten::ones" in set(run.report.ops["name"])
+    (note,) = (problem for problem in run.report.problems if problem.code == "capture.part_failed")
+    assert "--budget-calls" in note.message
