@@ -15,6 +15,7 @@ from torchprof_magic.capture.recording import (
     Recording,
     TagBatch,
     TaggedTensor,
+    WaitSite,
 )
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, live_session
@@ -54,6 +55,7 @@ __all__ = [
     "TagBatch",
     "TaggedTensor",
     "Unfinished",
+    "WaitSite",
     "available_activities",
     "busy_profiler",
     "count_ahead",

@@ -28,6 +28,7 @@ DEVICE_STATE = "The check whether the device still records"
 FACTS = "The lookup of the CPU and the devices"
 FREE_MEMORY = "The check of free memory"
 FUNCTIONS = "The timing of lines in your functions (--lines)"
+GARBAGE = "The watch for garbage collection"
 HISTORY = "The history of the device's allocator (--snapshot)"
 IMPORTS = "The count of modules that a step imports"
 INTERRUPTS = "The handler that holds interrupts back while torch starts and stops"
@@ -55,6 +56,7 @@ STORAGES = "The lookup of memory that was in use before the recording"
 SUMMARY = "The account of missing steps"
 TAGS = "The lookup of what memory is used for"
 THREAD_TIME = "The reading of the thread's CPU time"
+WAITS = "The watch for sleeps and waits"
 
 
 class Parts:

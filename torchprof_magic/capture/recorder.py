@@ -396,7 +396,8 @@ class Recorder:
             self.save_finished(guard)
         else:
             self._begin_step(action, guard)
-        self._program.begin_step(is_watched=self._action is not Action.NONE and not self.is_over)
+        is_watched = self._action is not Action.NONE and not self.is_over
+        self._program.begin_step(is_watched=is_watched, is_recorded=is_watched and self.is_recording)
         self.go_on()
 
     def _begin_step(self, action: Action, guard: InterruptGuard) -> None:
@@ -458,6 +459,7 @@ class Recorder:
         self._note_others(at_work)  # now, because torch may take seconds to stop, and other threads may end meanwhile
         self._parts.run(RANGES, self._ranges.end)
         self._end_calls(engine)
+        self._program.end_waits()
         with self._quiet.held():
             engine.stop()
         self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from array import array
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from array import array
     from pathlib import Path
 
     from torchprof_magic.capture.schedule import AnySchedule
@@ -51,6 +51,19 @@ class LineSite:
     file: str
     line: int
     first_line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitSite:
+    """A line of the user's in which the thread waited or collected garbage, and what it called meanwhile.
+
+    ``call`` is empty where that is not known; ``file`` is empty and ``line`` 0 where the line is not.
+    """
+
+    kind: Literal["wait", "collection"]
+    call: str
+    file: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +119,8 @@ class ProgramMarks:
     that began, or minus one minus that of one that ended. ``functions`` alternates between a time and a line of a
     function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors of models and
     optimizers were, if memory was recorded. ``storages`` is what the program held on the host before and after; None if
-    that was not looked at, or is more than can be.
+    that was not looked at, or is more than can be. ``waits`` has threes of a start, an end, and the number of a
+    ``WaitSite``, counted from 1.
     """
 
     cycle: int
@@ -118,6 +132,7 @@ class ProgramMarks:
     storages: tuple[LiveStorage, ...] | None = None
     unix_ns: int | None = None
     steps: tuple[tuple[int, int, int], ...] = ()
+    waits: array[int] = field(default_factory=lambda: array("q"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +145,9 @@ class Recording:
     of the device's allocator history, if one was requested and saved. ``metadata`` holds the keys and JSON
     texts that were added during the run. ``two_pass`` says which cycle holds times and which details, when they were
     recorded one after the other. ``program`` is what lines and modules did in each cycle; ``modules``,
-    ``function_lines`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU could use, and
-    ``others_share`` the part of the machine's cores that other programs took during the run. ``compiled`` are the
-    functions that the process has compiled.
+    ``function_lines``, ``wait_sites`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU
+    could use, and ``others_share`` the part of the machine's cores that other programs took during the run.
+    ``compiled`` are the functions that the process has compiled.
     """
 
     cycles: tuple[Cycle, ...]
@@ -148,6 +163,7 @@ class Recording:
     program: tuple[ProgramMarks, ...] = ()
     modules: tuple[ModuleSite, ...] = ()
     function_lines: tuple[LineSite, ...] = ()
+    wait_sites: tuple[WaitSite, ...] = ()
     tagged: tuple[TaggedTensor, ...] = ()
     snapshot: Path | None = None
     metadata: tuple[tuple[str, str], ...] = ()

@@ -781,6 +781,7 @@ class CaptureSession:
             program=marks,
             modules=watch.modules.sites,
             function_lines=tuple(watch.functions.sites) if watch.functions else (),
+            wait_sites=tuple(watch.waits.sites) if watch.waits else (),
             tagged=watch.tags.tagged if watch.tags else (),
         )
 

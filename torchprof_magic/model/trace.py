@@ -37,6 +37,7 @@ CATEGORY = pl.Enum(CATEGORIES)
 LANE_KIND = pl.Enum(("thread", "stream", "stream annotations", "other"))
 FLOW_KIND = pl.Enum(("launch", "backward", "annotation"))
 SITE_KIND = pl.Enum(("line", "module"))
+WAIT_KIND = pl.Enum(("wait", "collection"))
 # What memory is used for, in the order in which bands are stacked.
 MEMORY_CATEGORIES = (
     "parameter",
@@ -519,6 +520,28 @@ STORAGES_COLUMNS = (
     ),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
 )
+WAITS_COLUMNS = (
+    FrameColumn(
+        "kind",
+        WAIT_KIND,
+        "text",
+        "wait: the thread neither ran nor was ready to run. collection: Python collected garbage.",
+    ),
+    FrameColumn(
+        "call",
+        TEXT,
+        "code",
+        "What the user's line called, such as time.sleep or Queue.get; null if not known.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn("file", TEXT, "text", "File of the line.", is_nullable=True, max_chars=MAX_NAME_CHARS),
+    FrameColumn("line", pl.Int32, "count", "Number of the line, from 1.", is_nullable=True, least=0),
+    FrameColumn("lane", pl.Int32, "row", "Thread that waited, a row of `lanes`.", least=0, row_of="lanes"),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event.", least=0, most=MAX_SUM),
+    FrameColumn("dur_ns", pl.Int64, "ns", "Duration.", least=0, most=MAX_SUM, is_summed=True),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
+)
 _ANY_DEVICE = "Type and number of the device, such as cuda:0."
 _ALLOCATING_STACK = "Innermost frame that allocated it, a row of `stacks`; null if not recorded."
 SEGMENTS_COLUMNS = (
@@ -686,6 +709,7 @@ FRAME_COLUMNS = {
     "scopes": SCOPES_COLUMNS,
     "tags": TAGS_COLUMNS,
     "storages": STORAGES_COLUMNS,
+    "waits": WAITS_COLUMNS,
     "segments": SEGMENTS_COLUMNS,
     "blocks": BLOCKS_COLUMNS,
     "history": HISTORY_COLUMNS,
@@ -697,7 +721,7 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 9
+SAVED_VERSION = 10
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -711,6 +735,7 @@ ADDED_FRAMES = {
     "graph_tensors": 7,
     "storages": 8,
     "counters": 9,
+    "waits": 10,
 }
 # Columns that they lack.
 ADDED_COLUMNS = {
@@ -750,7 +775,8 @@ class Trace(_Referable):
     are their single runs on each thread, sorted by lane, start and falling duration. Scopes of one kind are nested
     properly on their lane. ``tags`` are the tensors whose use is known from live objects, if memory was recorded: one
     row each time that one was seen. ``storages`` is what the program held on the host before and after each cycle, as
-    far as Python can reach it. All four are empty for a file that was recorded by another program.
+    far as Python can reach it. ``waits`` are the times in which the thread of the steps waited or collected garbage,
+    sorted by lane and start. All five are empty for a file that was recorded by another program.
 
     ``segments``, ``blocks``, ``history`` and ``annotations`` are those of a memory snapshot, of all its devices: what
     the caching allocator held when it was taken, and what it had done before. They are empty without one.
@@ -777,6 +803,7 @@ class Trace(_Referable):
     history: pl.DataFrame = field(default_factory=_empty("history"))
     annotations: pl.DataFrame = field(default_factory=_empty("annotations"))
     storages: pl.DataFrame = field(default_factory=_empty("storages"))
+    waits: pl.DataFrame = field(default_factory=_empty("waits"))
     graph_ops: pl.DataFrame = field(default_factory=_empty("graph_ops"))
     graph_tensors: pl.DataFrame = field(default_factory=_empty("graph_tensors"))
     counters: pl.DataFrame = field(default_factory=_empty("counters"))

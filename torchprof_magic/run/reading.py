@@ -21,6 +21,7 @@ from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.storages import with_storages
 from torchprof_magic.run.tags import tags_of
 from torchprof_magic.run.transitions import without_transitions
+from torchprof_magic.run.waits import with_waits
 from torchprof_magic.runs import this_process
 from torchprof_magic.system.process.memory import lack_for_reading
 
@@ -80,8 +81,8 @@ def read_recording(
     trace, problems = _read_cycles(recording, meta)
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
-    trace = with_storages(trace, recording)
-    trace = without_transitions(trace, recording)
+    trace = without_transitions(with_storages(trace, recording), recording)
+    trace = with_waits(trace, recording)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(
@@ -139,7 +140,7 @@ def _labels_in(trace: Trace, recording: Recording) -> tuple[tuple[str, str], ...
     """Return only the labels of cells that occur in the trace, because a long session has thousands."""
     compiled = {frame.file for frame in recording.compiled}
     compiled |= {each.file for frame in recording.compiled for each in frame.breaks}
-    files = {*trace.stacks["file"], *trace.sites["file"], *compiled}
+    files = {*trace.stacks["file"], *trace.sites["file"], *trace.waits["file"], *compiled}
     return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 
 

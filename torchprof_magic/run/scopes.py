@@ -58,7 +58,7 @@ def with_scopes(
             _module_runs(marks, lines.height),
         ):
             frame, lanes = _scopes(trace, runs, marks.cycle, shift_ns, lanes)
-            parts.append(_within(frame, steps))
+            parts.append(within(frame, steps))
     scopes = pl.concat([pl.DataFrame(schema=SCOPES_SCHEMA), *parts])
     start, dur, lane = (scopes[name].to_numpy() for name in ("start_ns", "dur_ns", "lane"))
     order = nesting_order(lane, start, dur)
@@ -269,13 +269,18 @@ def _lane(trace: Trace, lanes: pl.DataFrame, thread: int) -> int | None:
     if thread >= 0:
         found = rows.filter(pl.col("tid") == str(thread))["lane"]
         return int(found[0]) if len(found) else None
+    return lane_of_steps(trace)
+
+
+def lane_of_steps(trace: Trace) -> int | None:
+    """Return the row of the lane of the thread on which the steps ran."""
     steps = trace.events.filter(pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
     steps = steps.filter(pl.col("category") == "user_annotation")
     return int(steps["lane"][0]) if steps.height else None
 
 
-def _within(scopes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the parts of the scopes that lie between the first and the last recorded step."""
+def within(scopes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the parts of some intervals that lie between the first and the last recorded step."""
     first, last = max(0, *steps["start_ns"].head(1)), max(steps["end_ns"].to_list())
     end = (pl.col("start_ns") + pl.col("dur_ns")).clip(upper_bound=last)
     start = pl.col("start_ns").clip(lower_bound=first)

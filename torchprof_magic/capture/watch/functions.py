@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 from array import array
-from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.parts import FUNCTIONS
 from torchprof_magic.capture.recording import LineSite
+from torchprof_magic.capture.watch.users_code import UsersCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +22,6 @@ CALLED, RETURNED = -1, -2
 MAX_MARKS = 2_000_000
 # Functions, and generators with each value, that are called more often in a step are left to the lines that call them.
 MOST_CALLS_OF_STEP = 5_000
-_MACHINERY = ("torch", "torchprof_magic", "IPython", "ipykernel", "triton", "traitlets")
 
 
 class FunctionLines:
@@ -46,7 +44,7 @@ class FunctionLines:
         self._calls: dict[CodeType, int] = {}
         self._marked: list[FrameType] = []
         self._own_code: CodeType | None = None
-        self._libraries = library_folders()
+        self._users = UsersCode()
 
     def leave_out(self, code: CodeType) -> None:
         """Do not watch this code: it is the cell's, which marks its own lines."""
@@ -157,26 +155,12 @@ class FunctionLines:
         return lines[line]
 
     def _is_users(self, code: CodeType) -> bool:
-        name = code.co_filename
         own = self._own_code
-        if own is not None and name == own.co_filename and code.co_name == "<module>":
+        if own is not None and code.co_filename == own.co_filename and code.co_name == "<module>":
             return False  # the cell marks its own lines
-        return is_users_file(name, self._libraries)
+        return self._users.has(code)
 
 
 def _is_free(frame: FrameType) -> bool:
     """Return whether nobody traces a frame, or only an earlier recording in which it was called."""
     return frame.f_trace is None or getattr(frame.f_trace, "__func__", None) is FunctionLines._on_line  # noqa: SLF001
-
-
-def is_users_file(name: str, libraries: tuple[str, ...]) -> bool:
-    """Return whether code of a file is the user's: of a cell, or outside of the folders of libraries."""
-    return name.startswith("<ipython-input") if name.startswith("<") else not name.startswith(libraries)
-
-
-def library_folders() -> tuple[str, ...]:
-    """Return the folders of Python, of installed packages and of this one."""
-    paths = {*sysconfig.get_paths().values(), *(entry for entry in sys.path if "-packages" in entry)}
-    own = str(Path(__file__).parents[2])
-    torch = [str(Path(str(sys.modules[name].__file__)).parent) for name in _MACHINERY if name in sys.modules]
-    return (*(path for path in paths if path), own, *torch)

@@ -8,7 +8,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchprof_magic.capture.watch.functions import is_users_file, library_folders
+from torchprof_magic.capture.watch.users_code import UsersCode
 from torchprof_magic.model.cell_tree import tree_of_cell
 from torchprof_magic.model.keeping_lines import keeping_lines
 from torchprof_magic.system.process.lookups import is_a
@@ -63,8 +63,8 @@ def _trees() -> Iterator[tuple[str, ast.AST]]:
 
 def _users_files() -> list[str]:
     """Return the names of the user's sources: cells in the opposite order of running, then modules."""
-    libraries = library_folders()
+    code = UsersCode()
     modules = [vars(module).get("__file__") for module in [*sys.modules.values()] if is_a(module, ModuleType)]
     names = [*reversed([*linecache.cache]), *modules]
-    users = [name for name in names if type(name) is str and is_users_file(name, libraries)]
+    users = [name for name in names if type(name) is str and code.has_file(name)]
     return list(dict.fromkeys(name for name in users if name.endswith((".py", ">"))))[:MOST_FILES]

@@ -10,15 +10,27 @@ from functools import partial
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, NamedTuple
 
-from torchprof_magic.capture.parts import FUNCTIONS, IMPORTS, LINES, MODULES, STORAGES, TAGS, THREAD_TIME
+from torchprof_magic.capture.parts import (
+    FUNCTIONS,
+    GARBAGE,
+    IMPORTS,
+    LINES,
+    MODULES,
+    STORAGES,
+    TAGS,
+    THREAD_TIME,
+    WAITS,
+)
 from torchprof_magic.capture.recording import ProgramMarks
 from torchprof_magic.capture.watch.cpu_time import CpuTime
 from torchprof_magic.capture.watch.functions import FunctionLines
+from torchprof_magic.capture.watch.garbage import GarbageTimes
 from torchprof_magic.capture.watch.imports import ImportTime
 from torchprof_magic.capture.watch.lines import NO_LINE, LineMarks
 from torchprof_magic.capture.watch.live_storages import LiveStorages
 from torchprof_magic.capture.watch.memory_tags import MemoryTags
 from torchprof_magic.capture.watch.modules import ModuleMarks
+from torchprof_magic.capture.watch.waits import WaitWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +116,8 @@ class ProgramWatch:
         at_return = self.tags.note_return if self.tags is not None else None
         self.functions = parts.ask(FUNCTIONS, FunctionLines, parts, at_return, default=None) if functions else None
         self._storages = LiveStorages() if memory else None
+        self._garbage = GarbageTimes()
+        self.waits = parts.ask(WAITS, WaitWatch, parts, self._garbage.times_ns, default=None)
         self.modules = ModuleMarks(modules, self.tags, parts=parts)
         self._problems = problems
         self._parts = parts
@@ -136,7 +150,7 @@ class ProgramWatch:
             run(STORAGES, self._storages.begin_cycle)
         self._unix_ns = self._parts.ask(LINES, unix_offset_ns, default=None)
 
-    def begin_step(self, *, is_watched: bool) -> None:
+    def begin_step(self, *, is_watched: bool, is_recorded: bool = False) -> None:
         """Note what follows if the step is recorded, or is the one before."""
         if is_watched != self._is_watched:
             self._switch(is_on=is_watched)
@@ -144,6 +158,10 @@ class ProgramWatch:
             self.tags.outermost = 0  # of a forward that was interrupted
         self._modules_began = len(sys.modules)
         self._parts.run(IMPORTS, partial(self._imports.switch, is_on=True))
+        if is_watched:
+            self._parts.run(GARBAGE, self._garbage.begin)
+        if is_recorded and self.waits is not None:
+            self._parts.run(WAITS, self.waits.begin_step)
         self._began_ns = perf_counter_ns()
         self._cpu_began_ns = self._parts.ask(THREAD_TIME, self._cpu.read_ns, default=0)
 
@@ -151,7 +169,14 @@ class ProgramWatch:
         """Keep or drop what was noted, and return how long this thread ran or was ready to run, in ns, if known."""
         run, dur_ns = self._parts.run, perf_counter_ns() - self._began_ns
         cpu_ns = self._parts.ask(THREAD_TIME, self._cpu.since_ns, self._cpu_began_ns, dur_ns, default=None)
-        if is_recorded and self.tags is not None:
+        self._parts.undo(GARBAGE, self._garbage.end)
+        if self.waits is not None:
+            run(WAITS, self.waits.end_step)
+            garbage_ns = self._parts.ask(GARBAGE, self._garbage.since_ns, self._began_ns, default=0)
+            run(WAITS, self.waits.note_share, dur_ns, garbage_ns + (0 if cpu_ns is None else dur_ns - cpu_ns))
+        if not is_recorded:
+            run(GARBAGE, self._garbage.drop)
+        elif self.tags is not None:
             run(TAGS, self.tags.note_variables)
         if self._is_watched:
             run(LINES, self.lines.mark, NO_LINE)
@@ -182,7 +207,14 @@ class ProgramWatch:
         if self.functions is not None:
             do(FUNCTIONS, partial(self.functions.switch, is_on=is_on))
 
+    def end_waits(self) -> None:
+        """End the thread that looks for waits: torch is about to stop, and records all threads as it starts."""
+        if self.waits is not None:
+            self._parts.undo(WAITS, self.waits.end)
+
     def _end(self) -> None:
+        self._parts.undo(GARBAGE, self._garbage.end)
+        self.end_waits()
         self._parts.undo(IMPORTS, partial(self._imports.switch, is_on=False))
         if self._is_watched:
             self._switch(is_on=False)
@@ -200,6 +232,8 @@ class ProgramWatch:
         clock, self._clock = tuple(self._clock), []
         steps, self._steps = tuple(self._steps), []
         ask, nothing = self._parts.ask, array("q")
+        none: list[tuple[int, int]] = []
+        garbage = ask(GARBAGE, self._garbage.take, default=none)
         self._done.append(
             ProgramMarks(
                 cycle=cycle,
@@ -211,6 +245,7 @@ class ProgramWatch:
                 functions=nothing if self.functions is None else ask(FUNCTIONS, self.functions.take, default=nothing),
                 tags=() if self.tags is None else ask(TAGS, self.tags.take, default=()),
                 storages=None if self._storages is None else ask(STORAGES, self._storages.take, default=None),
+                waits=nothing if self.waits is None else ask(WAITS, self.waits.take, garbage, default=nothing),
             )
         )
 

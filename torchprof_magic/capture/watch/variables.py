@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 
 from torchprof_magic.capture.torch_api.storages import is_plain
-from torchprof_magic.capture.watch.functions import is_users_file, library_folders
 from torchprof_magic.capture.watch.holders import key_text, locals_of
+from torchprof_magic.capture.watch.users_code import UsersCode
 from torchprof_magic.system.process.lookups import attributes_of, is_a
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class UserFrames:
     """Finds the frames of the user's code: not those of Python, of installed packages, or of this one."""
 
     def __init__(self) -> None:
-        self._libraries = library_folders()
+        self._users = UsersCode()
         self._known: dict[CodeType, bool] = {}
 
     def above(self, frame: FrameType | None) -> Iterator[FrameType]:
@@ -50,7 +50,7 @@ class UserFrames:
 
     def _is_users(self, code: CodeType) -> bool:
         if code not in self._known:
-            self._known[code] = is_users_file(code.co_filename, self._libraries)
+            self._known[code] = self._users.has(code)
         return self._known[code]
 
 

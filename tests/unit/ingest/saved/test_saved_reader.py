@@ -108,6 +108,8 @@ def full_trace() -> Trace:
     fields["tags"] = pl.DataFrame([tag], schema=FRAME_SCHEMAS["tags"], orient="row")
     storage = (2**47, 512, True, False, 7_000, 0)
     fields["storages"] = pl.DataFrame([storage], schema=FRAME_SCHEMAS["storages"], orient="row")
+    wait = ("wait", "time.sleep", "<ipython>", 3, 0, 5_000, 2_000, 0)
+    fields["waits"] = pl.DataFrame([wait], schema=FRAME_SCHEMAS["waits"], orient="row")
     counter = (-5_000, 3, "模型 power", 312.5, "W", 0)
     fields["counters"] = pl.DataFrame([counter], schema=FRAME_SCHEMAS["counters"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)

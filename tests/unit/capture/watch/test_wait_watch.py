@@ -1,0 +1,188 @@
+"""Tests of the waits of a thread, as another one sees them. What waits is let go on when it has been seen."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from torchprof_magic.capture.parts import Parts
+from torchprof_magic.capture.problems import ProblemLog
+from torchprof_magic.capture.watch.waits import EXPLICIT, WaitWatch
+
+pytestmark = pytest.mark.skipif(not WaitWatch.is_possible, reason="the system does not tell another thread's CPU time")
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def watch() -> Iterator[WaitWatch]:
+    found = WaitWatch(Parts())
+    yield found
+    found.end()
+
+
+def release_when(is_seen: Callable[[], bool], release: Callable[[], None]) -> None:
+    """Let a wait go on once it was seen, from another thread."""
+
+    def wait() -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not is_seen() and time.monotonic() < until:
+            time.sleep(0.001)
+        release()
+
+    threading.Thread(target=wait).start()
+
+
+def seen(watch: WaitWatch) -> Callable[[], bool]:
+    return lambda: watch._open is not None
+
+
+def helper(lock: _thread.LockType) -> None:
+    lock.acquire()
+
+
+def found(watch: WaitWatch) -> list[tuple[int, int, str, int]]:
+    """The starts and ends of the waits, and what they call in which line."""
+    numbers = watch.take([]).tolist()
+    return [
+        (start, end, watch.sites[site - 1].call, watch.sites[site - 1].line)
+        for start, end, site in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    ]
+
+
+def test_a_wait_is_noted_with_its_times_and_the_line_and_call_of_the_users_function(watch: WaitWatch) -> None:
+    lock = _thread.allocate_lock()
+    lock.acquire()
+    release_when(seen(watch), lock.release)
+    watch.begin_step()
+    before = time.perf_counter_ns()
+    helper(lock)
+    after = time.perf_counter_ns()
+    watch.end_step()
+    waits = found(watch)
+    assert {(call, line) for _, _, call, line in waits} == {("lock.acquire", helper.__code__.co_firstlineno + 1)}
+    assert all(start < end for start, end, _, _ in waits)
+    assert waits[0][0] < after
+    assert waits[-1][1] > before
+    assert watch.sites[0].file == __file__
+
+
+def test_a_method_of_the_standard_library_is_named_by_its_class(watch: WaitWatch) -> None:
+    event = threading.Event()
+    release_when(seen(watch), event.set)
+    watch.begin_step()
+    event.wait()
+    watch.end_step()
+    assert found(watch)[0][2] == ("Event.wait" if sys.version_info >= (3, 11) else "event.wait")
+
+
+def test_what_a_task_awaits_is_named_while_its_loop_waits(watch: WaitWatch) -> None:
+    async def steps() -> None:
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        release_when(seen(watch), lambda: loop.call_soon_threadsafe(gone.set))
+        watch.begin_step()
+        await gone.wait()
+        watch.end_step()
+
+    asyncio.run(steps())
+    name = "Event.wait" if sys.version_info >= (3, 11) else "gone.wait"
+    assert found(watch)[0][2:] == (name, steps.__code__.co_firstlineno + 4)
+
+
+def test_what_an_asynchronous_generator_awaits_is_named(watch: WaitWatch) -> None:
+    gone = asyncio.Event()
+
+    async def values() -> AsyncIterator[int]:
+        yield 1
+        await gone.wait()
+        yield 2
+
+    async def steps() -> None:
+        loop = asyncio.get_running_loop()
+        release_when(seen(watch), lambda: loop.call_soon_threadsafe(gone.set))
+        watch.begin_step()
+        async for _ in values():
+            pass
+        watch.end_step()
+
+    asyncio.run(steps())
+    assert found(watch)[0][3] == values.__code__.co_firstlineno + 2
+
+
+def test_a_thread_that_computes_does_not_wait(watch: WaitWatch) -> None:
+    watch.begin_step()
+    until = time.thread_time() + 0.1
+    while time.thread_time() < until:
+        pass
+    watch.end_step()
+    assert not [wait for wait in found(watch) if wait[1] - wait[0] > 50_000_000]
+
+
+def test_nobody_looks_where_the_step_before_did_not_wait(watch: WaitWatch) -> None:
+    watch.note_share(10_000_000, 100_000)
+    watch.begin_step()
+    assert not watch._is_running
+    watch.end_step()
+    watch.note_share(10_000_000, 1_000_000)
+    watch.begin_step()
+    assert watch._is_running
+    watch.end_step()
+
+
+def test_the_thread_that_looks_is_unknown_to_threading_and_ends(watch: WaitWatch) -> None:
+    alive, threads = threading.enumerate(), _thread._count()
+    watch.begin_step()
+    assert threading.enumerate() == alive
+    watch.end_step()
+    watch.end()
+    assert _thread._count() == threads
+
+
+def test_no_frame_of_the_user_is_kept(watch: WaitWatch) -> None:
+    class Kept:
+        pass
+
+    gone = threading.Event()
+    lock = _thread.allocate_lock()
+    lock.acquire()
+
+    def function() -> None:
+        kept = Kept()
+        import weakref  # noqa: PLC0415 - not needed elsewhere
+
+        weakref.finalize(kept, gone.set)
+        lock.acquire()
+
+    release_when(seen(watch), lock.release)
+    watch.begin_step()
+    function()
+    assert gone.is_set()
+    watch.end_step()
+
+
+def test_a_failure_of_the_thread_is_a_problem_and_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    problems = ProblemLog()
+    watch = WaitWatch(Parts(problems))
+
+    def fail(_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(WaitWatch, "_look_again", fail)
+    watch.begin_step()
+    until = time.monotonic() + PATIENCE_S
+    while not problems.as_tuple() and time.monotonic() < until:
+        time.sleep(0.001)
+    watch.end_step()
+    watch.end()
+    assert [problem.code for problem in problems.as_tuple()] == ["capture.part_failed"]
+
+
+def test_a_collection_without_a_known_line_has_none(watch: WaitWatch) -> None:
+    assert watch.take([(10, 20)]).tolist() == [10, 20, 1]
+    assert (watch.sites[0].kind, watch.sites[0].call, watch.sites[0].file) == ("collection", "garbage collection", "")
+    assert watch.sites[0].call != EXPLICIT

@@ -1,0 +1,41 @@
+"""Which code is the user's, and not that of Python, of an installed package, or of this one."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+OWN_FOLDER = str(Path(__file__).parents[2])
+_MACHINERY = ("torch", "torchprof_magic", "IPython", "ipykernel", "triton", "traitlets")
+
+
+class UsersCode:
+    """Tells cells and the user's own files from all other code, by the folders that are known when it is made."""
+
+    def __init__(self) -> None:
+        self._libraries = _library_folders()
+
+    def has(self, code: CodeType) -> bool:
+        """Return whether a piece of code is the user's."""
+        return self.has_file(code.co_filename)
+
+    def has_file(self, name: str) -> bool:
+        """Return whether the code of a file is the user's."""
+        return name.startswith("<ipython-input") if name.startswith("<") else not name.startswith(self._libraries)
+
+
+def is_own(code: CodeType) -> bool:
+    """Return whether a piece of code is of this package."""
+    return code.co_filename.startswith(OWN_FOLDER)
+
+
+def _library_folders() -> tuple[str, ...]:
+    """Return the folders of Python, of installed packages and of this one."""
+    paths = {*sysconfig.get_paths().values(), *(entry for entry in sys.path if "-packages" in entry)}
+    torch = [str(Path(str(sys.modules[name].__file__)).parent) for name in _MACHINERY if name in sys.modules]
+    return (*(path for path in paths if path), OWN_FOLDER, *torch)
