@@ -90,6 +90,11 @@ OTHER_FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
         "One row per storage of the host that Python can reach before or after a cycle, in a live run with --memory.",
         trace.STORAGES_COLUMNS,
     ),
+    (
+        "`report.trace.waits`",
+        "One row per time in which the thread of the steps waited or collected garbage, in a live run.",
+        trace.WAITS_COLUMNS,
+    ),
     ("`report.trace.arrows`", "One row per category of arrows that the file itself draws.", trace.ARROWS_COLUMNS),
 )
 DEFINITIONS_HEAD = f"""# What every number means
@@ -149,6 +154,17 @@ long as its like, is cut off there. If nearly all work of a device is early, or 
 0.5 ms, its clock is off: by the smallest delay, less 5 µs, by which all its work is moved. Tables and findings are of
 the recording with these corrections; `report.trace`, `report.save()` and exports of the trace are as in the file, and
 so is all of `report.as_recorded()`.
+
+**Waits of the host.** In a live run, a second thread looks at the thread that runs the steps: each millisecond while it
+waits, and from every 10 ms to twice a second where it works; not at all in a step after one that waited less than 2 %.
+Where the CPU time of the thread has stood still, and it was not ready to run either, it waits. Begin and end of a wait
+follow from the CPU time, not from the moments at which it was looked at. The line is the innermost one of the user's on
+its stack, or the one that its task awaits while the event loop waits. The call is the function that this line has
+called; if that is written in C, the call in the source of the instruction that runs. Waits inside ops belong to the
+ops, and those while a loop fetches its next item are data. Where the system does not tell the CPU time of another
+thread (macOS, Windows), or nothing was seen, a line of the cell is named by its only call, or the only one that may
+wait. Collections of garbage are measured by a callback of `gc`, and are Python; a collection of a few milliseconds or
+less has the line of the cell alone.
 
 **Once.** Starting the driver, loading kernels at their first launch, imports, compilation, the capture of graphs, the
 start of worker processes and the first call of an op are done once, however often the program repeats the rest. They

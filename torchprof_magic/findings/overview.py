@@ -31,7 +31,7 @@ from torchprof_magic.tables.source.lines import lines_table
 from torchprof_magic.tables.source.modules import modules_table
 from torchprof_magic.tables.steps import complete_steps, steps_table, steps_worth
 from torchprof_magic.tables.waiting.loaders import loaders_table
-from torchprof_magic.tables.waiting.waits import waits_table
+from torchprof_magic.tables.waiting.waits import HOST_RULES, waits_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Unit
@@ -104,23 +104,35 @@ def _idle_cause(account: Account, name: str) -> Cause:
     return replace(cause, ns=ns, name=cause.name if ns > account.exposed_ns else "")
 
 
+# The phases of what holds the host without a device.
+_PHASE_OF_RULE = {"wait": "idle", "garbage": "python"}
+
+
 def _waits(trace: Trace) -> Section:
-    """Return the calls that hold the host longest, and how much of that a device works."""
+    """Return what holds the host longest, and how much of that a device works, or the line that waits."""
     frame = waits_table(trace).frame
     steps = steps_worth(trace)
     facts = tuple(
         Fact(
-            label=row["call"],
+            label=row["call"] or row["rule"],
             value=float(row["total_ns"] / steps),
             unit="ns",
-            note=", ".join(filter(None, (row["op"] or row["annotation"] or "", _busy_note(row)))),
-            phase="waiting",
-            op=row["call"],
+            note=_wait_note(trace, row),
+            phase=_PHASE_OF_RULE.get(row["rule"], "waiting"),
+            op="" if row["rule"] in HOST_RULES else row["call"],
             view="timeline",
         )
         for row in frame.head(TOP_WAITS).to_dicts()
     )
-    return Section(title="Blocking calls", facts=facts, kind="bars", aside=_each(trace))
+    has_calls = frame.filter(~pl.col("rule").cast(pl.String).is_in([*HOST_RULES])).height > 0
+    title = "Blocking calls" if has_calls else "Sleeping and waiting"
+    return Section(title=title, facts=facts, kind="bars", aside=_each(trace))
+
+
+def _wait_note(trace: Trace, row: dict[str, Any]) -> str:
+    if row["rule"] in HOST_RULES:
+        return place_of(trace, row["file"], row["line"])
+    return ", ".join(filter(None, (row["op"] or row["annotation"] or "", _busy_note(row))))
 
 
 def _loaders(trace: Trace) -> Section:

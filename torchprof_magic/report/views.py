@@ -294,7 +294,8 @@ VIEWS: tuple[View[Trace], ...] = (
     View(
         name="waits",
         sentence="One row per blocking call and its cause: how long it held the host while a device worked or idled.",
-        details="Only calls within the recorded steps count.",
+        details="Only calls within the recorded steps count. A live run also lists where its thread slept, waited or "
+        "collected garbage between ops, by line and call.",
         columns=waits.COLUMNS,
         frame=waits.waits_table,
         follows_range=True,

@@ -32,9 +32,9 @@ _PHASE_TEXT = {
     "waiting": "Host time in blocking calls, which `report.waits` lists.",
     "compile": "Host time in compilation, in the capture of graphs, and in work that is done once, as loading code.",
     "python": "Host time between ops: Python code, and whatever was not recorded.",
-    "idle": "Host time in Python functions that only sleep or wait, where stacks were recorded; that in which the "
-    "thread used no CPU, where this was measured; and what the recording itself takes between steps, where a device "
-    "works meanwhile. All phases add up to the step.",
+    "idle": "Host time between ops in which the thread slept or waited: as a live run saw it (`report.waits`), in "
+    "Python functions that only wait, where stacks were recorded, and where it used no CPU, if this was measured; and "
+    "what the recording itself takes between steps, where a device works meanwhile. All phases add up to the step.",
 }
 COLUMNS = (
     Column(name="number", title="Step", unit="step", definition="Number of the step, counted from the first step()."),

@@ -29,6 +29,7 @@ from torchprof_magic.facts.host.host_states import (
     strongest_of,
     thread_timelines,
 )
+from torchprof_magic.facts.host.host_waits import wait_timelines
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events, structural_phases
 from torchprof_magic.facts.shared import is_named, once_per_trace
@@ -44,6 +45,8 @@ LEAST_SLEEP_NS = 200_000
 SLEEP_NAME = (
     r"^<built-in (method|function) (sleep|acquire|select|poll|recv|recv_into|read|readinto|wait|accept|_recv|get)\b"
 )
+# The phases in which a thread may sleep.
+_MAY_SLEEP = ("waiting", "data", "communication", "idle")
 _PHASE_OF_STATE = {
     PROFILER: "idle",
     ONCE: "compile",
@@ -60,6 +63,7 @@ class StepPieces(NamedTuple):
     """The steps in pieces: ``step`` is a row of ``trace.steps``, ``phase`` an index into ``PHASES``.
 
     ``cause`` is an index into the host nest, or -1. ``site`` is the line that ran, a row of ``trace.sites``, or -1.
+    ``wait`` is what the thread waited for, or the garbage that was collected: a row of ``trace.waits``, or -1.
     """
 
     step: IntArray
@@ -69,6 +73,7 @@ class StepPieces(NamedTuple):
     state: IntArray
     cause: IntArray
     site: IntArray
+    wait: IntArray
 
     @property
     def dur_ns(self) -> IntArray:
@@ -95,11 +100,14 @@ def step_pieces(trace: Trace) -> StepPieces:
     if not parts:
         return StepPieces(*(np.empty(0, np.int64) for _ in StepPieces._fields))
     pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
-    pieces, site = _cut_at_fetches(trace, *_cut_by_lines(trace, pieces, lane))
+    pieces, of, site = _cut_by(line_timelines(trace), pieces, lane)
+    pieces, site = _cut_at_fetches(trace, pieces, site)
+    pieces, of, wait = _cut_by(wait_timelines(trace), pieces, lane)
+    site = site[of]
     order = np.lexsort((pieces.start_ns, pieces.of))
-    pieces, site = Pieces(*(column[order] for column in pieces)), site[order]
-    phase = _phases(trace, pieces, site)
-    return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site)
+    pieces, site, wait = Pieces(*(column[order] for column in pieces)), site[order], wait[order]
+    phase = _phases(trace, pieces, site, wait)
+    return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site, wait)
 
 
 @once_per_trace
@@ -107,8 +115,8 @@ def idle_of_steps(trace: Trace) -> IntArray:
     """Return for each step how much of the time that looks like Python its thread used no CPU, in ns.
 
     It is the step minus the CPU time of its thread, where a live run measured that. Of this, what blocking calls,
-    fetching data and communication take is not counted, because a thread may sleep in these; nor is what ending one
-    step and beginning the next may take.
+    fetching data and communication take is not counted, because a thread may sleep in these; nor are waits that were
+    seen, in ops or between them, and what ending one step and beginning the next may take.
     """
     pieces, steps = step_pieces(trace), trace.steps
     table = sum_by(pieces.step * len(PHASES) + pieces.phase, pieces.dur_ns, steps.height * len(PHASES))
@@ -119,7 +127,9 @@ def idle_of_steps(trace: Trace) -> IntArray:
     asleep = whole - np.array(
         [dur if ns is None else ns for ns, dur in zip(used, whole.tolist(), strict=True)], np.int64
     )
-    asleep = asleep - sum(of_phase[name] for name in ("waiting", "data", "communication", "idle"))
+    is_in_op = _is_wait(trace, pieces.wait) & ~np.isin(pieces.phase, [PHASES.index(name) for name in _MAY_SLEEP])
+    asleep = asleep - sum(of_phase[name] for name in _MAY_SLEEP)
+    asleep -= sum_by(pieces.step[is_in_op], pieces.dur_ns[is_in_op], steps.height)
     asleep[asleep < LEAST_SLEEP_NS] = 0
     return np.clip(asleep, 0, of_phase["python"])
 
@@ -142,12 +152,14 @@ def _with_others(own: Pieces, anyone: Timeline) -> Pieces:
     return Pieces(*(np.concatenate((a[strong], b)) for a, b in zip(own, others, strict=True)))
 
 
-def _cut_by_lines(trace: Trace, pieces: Pieces, lane_of_step: IntArray) -> tuple[Pieces, IntArray]:
-    """Cut the pieces where the line changes, and return the line of each."""
-    lines = line_timelines(trace)
+def _cut_by(lines: dict[int, Timeline], pieces: Pieces, lane_of_step: IntArray) -> tuple[Pieces, IntArray, IntArray]:
+    """Cut the pieces where something of their thread changes, such as the line.
+
+    Return the parts, the piece that each is of, and what the timeline has there.
+    """
     if not lines:
-        return pieces, np.full(len(pieces.of), NO_PARENT, np.int64)
-    parts, sites = [], []
+        return pieces, np.arange(len(pieces.of)), np.full(len(pieces.of), NO_PARENT, np.int64)
+    parts, pieces_of_parts, causes = [], [], []
     lane = lane_of_step[pieces.of]
     for number in np.unique(lane).tolist():
         chosen = np.flatnonzero(lane == number)
@@ -155,8 +167,10 @@ def _cut_by_lines(trace: Trace, pieces: Pieces, lane_of_step: IntArray) -> tuple
         cut = pieces_of(line, pieces.start_ns[chosen], pieces.end_ns[chosen])
         of = chosen[cut.of]
         parts.append(Pieces(pieces.of[of], cut.start_ns, cut.end_ns, pieces.state[of], pieces.cause[of]))
-        sites.append(cut.cause)
-    return Pieces(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(sites)
+        pieces_of_parts.append(of)
+        causes.append(cut.cause)
+    joined = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
+    return joined, np.concatenate(pieces_of_parts), np.concatenate(causes)
 
 
 @once_per_trace
@@ -186,7 +200,7 @@ def _cut_at_fetches(trace: Trace, pieces: Pieces, site: IntArray) -> tuple[Piece
     return Pieces(*(np.concatenate(both) for both in zip(first, later, strict=True))), np.append(site, site[cut])
 
 
-def _phases(trace: Trace, pieces: Pieces, site: IntArray) -> IntArray:
+def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray) -> IntArray:
     nest = host_nest(trace)
     row = np.append(nest.row, NO_PARENT)[pieces.cause]
     of_event = np.append(phase_of_events(trace), np.int8(PHASES.index("python"))).astype(np.int64)
@@ -199,7 +213,7 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray) -> IntArray:
     is_ops = (pieces.state == DISPATCH) | (pieces.state == RUNTIME_CALL)
     phase[is_ops & (phase == PHASES.index("python"))] = PHASES.index("forward")
     phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("compile")
-    phase[(pieces.state >= OTHER) & _is_sleep(trace, pieces.cause)] = PHASES.index("idle")
+    phase[(pieces.state >= OTHER) & (_is_wait(trace, wait) | _is_sleep(trace, pieces.cause))] = PHASES.index("idle")
     is_fetch = _fetches(trace)[site] & (pieces.start_ns < fetched_ns(trace)[pieces.of])
     # An iterator that trains, as a generator may, does not load data.
     trains = np.isin(phase, [PHASES.index("backward"), PHASES.index("optimizer")])
@@ -214,6 +228,11 @@ def _is_set_up(trace: Trace) -> BoolArray:
     found = np.zeros(trace.events.height + 1, np.bool_)
     found[calls.filter(pl.col("rule") == "init")["row"].to_numpy()] = True
     return found
+
+
+def _is_wait(trace: Trace, wait: IntArray) -> BoolArray:
+    """Return which rows of ``trace.waits`` are waits, and not collections of garbage; -1 is none."""
+    return np.append((trace.waits["kind"] == "wait").to_numpy(), False)[wait]
 
 
 def _is_sleep(trace: Trace, cause: IntArray) -> BoolArray:

@@ -106,9 +106,13 @@ def changed_phases(runs: Runs) -> pl.DataFrame:
 
 
 def changed_waits(runs: Runs) -> pl.DataFrame:
-    """Return one row per blocking call and its op, in ns per step."""
+    """Return one row per blocking call and its op, or per call of the host's waits, in ns per step."""
+    known = pl.col("call").fill_null(pl.col("rule").cast(pl.String))
     return _by_name(
-        *(_summed_a_step(trace, waits_table(trace).frame, ["call", "op"], "total_ns") for trace in runs[:2])
+        *(
+            _summed_a_step(trace, waits_table(trace).frame.with_columns(known), ["call", "op"], "total_ns")
+            for trace in runs[:2]
+        )
     )
 
 

@@ -13,10 +13,20 @@ from torchprof_magic.facts.device.idle_pieces import CAUSES, LAUNCH_CALL, cause_
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.host_nest import host_nest
-from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
+from torchprof_magic.facts.host.host_states import (
+    COMPILE,
+    DISPATCH,
+    RUNTIME_CALL,
+    Pieces,
+    called_ops,
+    compile_ranges,
+    pieces_of,
+)
+from torchprof_magic.facts.host.host_waits import wait_timelines
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.pauses import longest_pause
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
+from torchprof_magic.facts.host.seen_waits import stands_for_all
 from torchprof_magic.facts.host.silence import are_silent
 from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, step_pieces
 from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
@@ -24,6 +34,7 @@ from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
+from torchprof_magic.model.line_calls import call_of_line
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 
@@ -186,6 +197,9 @@ def host_account(trace: Trace) -> Account:
         if (is_phase & which).any():
             causes[phase] = _cause_of(trace, phase, parts, is_phase & ~which)
             causes[kind] = _cause_of(trace, kind, parts, is_phase & which)
+    for phase in ("python", "idle"):
+        is_phase = (pieces.phase == PHASES.index(phase)) & ~are_silent(trace, pieces.start_ns, pieces.end_ns)
+        causes[phase] = _with_call(trace, causes[phase], pieces.wait, np.where(is_phase, ns, 0))
     causes["python"] = _with_pause(trace, causes["python"], pieces, ns)
     causes = _with_imports(trace, _with_measured_idle(trace, causes))
     nest = host_nest(trace)
@@ -207,6 +221,22 @@ def host_account(trace: Trace) -> Account:
         moving_ns=int(ns[is_ops & is_moving].sum()),
         optimizer_ns=causes["optimizer"].ns,
     )
+
+
+def _with_call(trace: Trace, cause: Cause, wait: IntArray, ns: IntArray) -> Cause:
+    """Return a cause with what the user's lines called in most of it, where that is known, and the line of that."""
+    known = np.flatnonzero((wait >= 0) & (ns > 0))
+    calls = trace.waits[wait[known].tolist()].select("call", "file", "line").with_columns(pl.Series("ns", ns[known]))
+    by_call = calls.with_columns(pl.col("ns").sum().over("call").alias("call_ns"))
+    lines = by_call.group_by("call", "file", "line", "call_ns").agg(pl.col("ns").sum())
+    top = lines.sort("call_ns", "ns", descending=True).head(1)
+    if top.height == 0:
+        return cause
+    call, file, line, call_ns, line_ns = top.row(0)
+    if 2 * call_ns < cause.ns and call_ns < max(cause.name_ns, cause.ns - int(ns[known].sum())):
+        return cause
+    found = replace(cause, name=str(call or ""), name_ns=int(call_ns), around="")
+    return found if file is None else replace(found, file=str(file), line=line, line_ns=int(line_ns))
 
 
 def _with_pause(trace: Trace, python: Cause, pieces: StepPieces, ns: IntArray) -> Cause:
@@ -251,11 +281,21 @@ def _with_measured_idle(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cau
     """Return the causes with the part of Python in which its thread used no CPU as idle time."""
     asleep_ns = int(idle_of_steps(trace)[chosen_steps(trace).row].sum())
     python, idle = causes["python"], causes["idle"]
-    larger = idle if idle.ns > asleep_ns else replace(python, kind="idle")
+    is_named = stands_for_all(idle.ns, asleep_ns) if trace.waits.height else idle.ns > asleep_ns
+    larger = idle if is_named else replace(python, kind="idle", name=python.name or _call_in_source(trace, python))
     return causes | {
         "python": replace(python, ns=python.ns - asleep_ns),
         "idle": replace(larger, ns=idle.ns + asleep_ns),
     }
+
+
+def _call_in_source(trace: Trace, cause: Cause) -> str:
+    """Return what the line of a cause calls, if only one of its calls may wait; by the source of watched lines."""
+    if not cause.file or cause.line is None or 2 * cause.line_ns < cause.ns:
+        return ""
+    is_line = (pl.col("kind") == "line") & (pl.col("file") == cause.file) & (pl.col("line") == cause.line)
+    text = trace.sites.filter(is_line)["name"]
+    return call_of_line(str(text[0])) if len(text) else ""
 
 
 def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
@@ -367,7 +407,20 @@ def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
         gap=pieces.gap[here],
     )
     numbers = cause_numbers(trace)[here]
-    return {cause: _cause_of(trace, cause, parts, numbers == number) for number, cause in enumerate(CAUSES)}
+    causes = {cause: _cause_of(trace, cause, parts, numbers == number) for number, cause in enumerate(CAUSES)}
+    python = here[numbers == [*CAUSES].index("python")]
+    wait, ns = _waits_within(trace, pieces.start_ns[python], pieces.end_ns[python])
+    return causes | {"python": _with_call(trace, causes["python"], wait, ns)}
+
+
+def _waits_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the waits of the host in some intervals, rows of ``trace.waits``, and their time in the chosen steps."""
+    lines = list(wait_timelines(trace).values())
+    parts = [pieces_of(line, start_ns, end_ns) for line in lines]
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    found = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
+    return found.cause, _clipped(found.start_ns, found.end_ns, chosen_steps(trace))
 
 
 def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:

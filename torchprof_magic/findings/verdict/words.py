@@ -54,6 +54,7 @@ _NAMES = {
     "python": "Python",
     "op dispatch": "op dispatch",
     "compile": "compilation or graph capture",
+    "idle": "sleeping or waiting",
     "missing": "work that is missing in the file",
     "unknown": "what the file does not tell",
 }

@@ -1,4 +1,4 @@
-"""Waiting: the calls that hold the host, and what caused each of them."""
+"""Waiting: the calls that hold the host, the host's own waits, and what caused each of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import polars as pl
 
 from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.host.blocking import RULE, RULES, blocking_calls
+from torchprof_magic.facts.host.blocking import RULES, blocking_calls
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
+from torchprof_magic.facts.host.seen_waits import seen_waits
+from torchprof_magic.facts.host.step_pieces import lanes_of_steps
 from torchprof_magic.facts.shared import is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events, places_of
 from torchprof_magic.model.shapes import Column, Table
@@ -21,13 +23,27 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
+# What holds the host without a device, as a live run sees it.
+HOST_RULES = {
+    "wait": "In a live run: the thread of the steps used no CPU between ops, because it slept, or waited for a lock, a "
+    "queue, a file, the network or another program.",
+    "garbage": "In a live run: Python collected garbage.",
+}
+WAIT_RULE = pl.Enum((*RULES, *HOST_RULES))
+_RULE_OF_KIND = {"wait": "wait", "collection": "garbage"}
 COLUMNS = (
-    Column(name="call", title="Call", unit="code", definition="Name of the runtime call that held its thread."),
+    Column(
+        name="call",
+        title="Call",
+        unit="code",
+        definition="Name of the runtime call that held its thread; of a wait what the user's line called, such as "
+        "time.sleep or Queue.get, null if not known.",
+    ),
     Column(
         name="rule",
         title="Rule",
         unit="text",
-        definition=" ".join(f"{rule}: {text}" for rule, text in RULES.items() if rule != "profiler"),
+        definition=" ".join(f"{rule}: {text}" for rule, text in (RULES | HOST_RULES).items() if rule != "profiler"),
     ),
     Column(name="thread", title="Thread", unit="text", definition="Process and thread id of the waiting thread."),
     Column(name="op", title="Op", unit="code", definition="Innermost op around the call; null for none."),
@@ -49,14 +65,21 @@ COLUMNS = (
         name="line",
         title="Line",
         unit="count",
-        definition="The line that ran, where lines were watched; otherwise the line at which the function is defined.",
+        definition="The line that ran, for waits of the host, and where lines were watched; otherwise the line at "
+        "which the function is defined.",
     ),
-    Column(name="count", title="Calls", unit="count", definition="Number of calls."),
+    Column(
+        name="count",
+        title="Calls",
+        unit="count",
+        definition="Number of calls. Of waits those that were seen: they are looked for each millisecond.",
+    ),
     Column(
         name="total_ns",
         title="Waiting",
         unit="ns",
-        definition="Time in these calls, within the recorded steps.",
+        definition="Time in these calls, within the recorded steps. What a step waited, by the CPU time of its thread, "
+        "beyond the waits that were seen is shared among these.",
         has_bar=True,
     ),
     Column(
@@ -69,7 +92,7 @@ COLUMNS = (
 )
 _KEYS = ("call", "rule", "thread", "op", "annotation", "module", "file", "line")
 _TYPES: dict[str, DType] = {
-    "rule": RULE,
+    "rule": WAIT_RULE,
     "line": pl.Int32,
     **dict.fromkeys(("count", "total_ns", "device_busy_ns", "longest_ns"), pl.Int64),
 }
@@ -78,28 +101,68 @@ SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for 
 
 @once_for_the_whole
 def waits_table(trace: Trace, part: TimeRange) -> Table:
-    """Return the blocking calls within the recorded steps, grouped by what caused them, the longest total first.
+    """Return what held the host within the recorded steps, grouped by what caused it, the longest total first.
 
-    The profiler's own waits are left out. Times are cut at the edges of the part; a call counts if any of it lies
-    inside.
+    These are blocking calls, and in a live run the waits and the garbage collection of the thread that runs the steps.
+    Those of the profiler, and those inside ops, are left out. Times are cut at the edges of the part; a call counts if
+    any of it lies inside.
     """
-    calls = _calls_in(trace, part)
-    if calls.height == 0:
-        return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS, sort_by="total_ns")
-    described = calls.hstack(_causes(trace, calls["row"].to_numpy()))
+    described = pl.concat([_described_calls(trace, part), _host_waits(trace, part)])
     frame = described.group_by(_KEYS, maintain_order=True).agg(
-        pl.len().alias("count"),
-        pl.col("dur_ns").sum().alias("total_ns"),
+        pl.len().cast(pl.Int64).alias("count"),
+        pl.col("total_ns").sum(),
         pl.col("device_busy_ns").sum(),
-        pl.col("dur_ns").max().alias("longest_ns"),
+        pl.col("longest_ns").max(),
     )
-    frame = frame.select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
+    frame = frame.select(SCHEMA.keys())
     frame = frame.sort("total_ns", "call", "op", descending=[True, False, False], maintain_order=True)
     return Table(frame=frame, columns=COLUMNS, sort_by="total_ns")
 
 
+def _described_calls(trace: Trace, part: TimeRange) -> pl.DataFrame:
+    """Return a row per blocking call."""
+    calls = _calls_in(trace, part)
+    if calls.height == 0:
+        return pl.DataFrame(schema=SCHEMA).drop("count")
+    described = calls.hstack(_causes(trace, calls["row"].to_numpy()))
+    described = described.with_columns(pl.col("dur_ns").alias("total_ns"), pl.col("dur_ns").alias("longest_ns"))
+    return _rows(described)
+
+
+def _host_waits(trace: Trace, part: TimeRange) -> pl.DataFrame:
+    """Return a row per wait of the host, with what all waiting of its step adds to it."""
+    seen = seen_waits(trace)
+    start, dur = part.cut(seen.start_ns, seen.end_ns - seen.start_ns)
+    # So that what it is in two parts adds up, the ends are moved and not the length.
+    from_ns, to_ns = (((at - seen.start_ns) * seen.scale).astype(np.int64) for at in (start, start + dur))
+    waits = trace.waits.select("kind", "call", "file", "line")[seen.row.tolist()].with_columns(
+        pl.Series("wait", seen.row),
+        pl.Series("dur_ns", dur),
+        pl.Series("total_ns", to_ns - from_ns),
+        pl.Series("device_busy_ns", any_busy_ns(trace, start, start + dur)),
+    )
+    each = waits.filter(pl.col("dur_ns") > 0).group_by("wait", maintain_order=True)
+    whole = each.agg(
+        pl.col("kind", "call", "file", "line").first(), pl.col("total_ns", "device_busy_ns", "dur_ns").sum()
+    )
+    nothing = (pl.lit(None, pl.String).alias(name) for name in ("op", "annotation", "module"))
+    rule = pl.col("kind").cast(pl.String).replace_strict(_RULE_OF_KIND, return_dtype=pl.String).alias("rule")
+    longest = pl.col("dur_ns").alias("longest_ns")
+    return _rows(whole.with_columns(rule, longest, pl.lit(_thread_of_steps(trace)).alias("thread"), *nothing))
+
+
+def _thread_of_steps(trace: Trace) -> str:
+    lane = int(lanes_of_steps(trace).max(initial=-1))
+    return "/".join(trace.lanes.select("pid", "tid").row(lane)) if lane >= 0 else ""
+
+
+def _rows(frame: pl.DataFrame) -> pl.DataFrame:
+    schema = {name: dtype for name, dtype in SCHEMA.items() if name != "count"}
+    return frame.select(schema.keys()).cast(schema)  # type: ignore[arg-type]
+
+
 def waiting_ns(trace: Trace) -> int:
-    """Return how long all blocking calls of the program took within the recorded steps: the sum of ``total_ns``."""
+    """Return how long all blocking calls of the program took within the recorded steps, without waits of the host."""
     return int(_in_windows(trace)["dur_ns"].sum())
 
 

@@ -6,7 +6,8 @@ import polars as pl
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.time_range import TimeRange
-from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA, Trace
+from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.trace import FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA, Trace
 from torchprof_magic.tables.waiting.waits import waits_table
 
 STEP = annotation("ProfilerStep#1", 0, 1000)
@@ -154,3 +155,42 @@ def test_a_part_has_the_time_of_its_waits_and_counts_each_that_it_touches() -> N
     rest = waits_table(trace, TimeRange(350_000, 2_000_000)).frame.select(columns).rows()
     assert rest == [(2, 150_000, 50_000, 100_000)]
     assert waits_table(trace, TimeRange(420_000, 480_000)).frame.height == 0
+
+
+def slept(*waits: tuple[str, str | None, int | None, float, float]) -> Trace:
+    """A step of 1 ms with an op in its first 100 us, and waits of the host: kind, call, line, start, duration in us."""
+    trace = make_trace(STEP, span("aten::mm", 0, 100))
+    rows = [(kind, call, "cell", line, 0, int(at * 1000), int(dur * 1000), 0) for kind, call, line, at, dur in waits]
+    return replace(trace, waits=pl.DataFrame(rows, schema=FRAME_SCHEMAS["waits"], orient="row"))
+
+
+def test_waits_of_the_host_are_rows_by_line_and_call() -> None:
+    trace = slept(
+        ("wait", "time.sleep", 3, 200, 50),
+        ("wait", "time.sleep", 3, 300, 150),
+        ("wait", "Queue.get", 3, 500, 20),
+        ("collection", "gc.collect", 4, 600, 90),
+        ("wait", None, 5, 900, 5),
+    )
+    columns = "call", "rule", "file", "line", "count", "total_ns", "longest_ns", "device_busy_ns", "thread"
+    assert rows(trace, *columns) == [
+        ("time.sleep", "wait", "cell", 3, 2, 200_000, 150_000, 0, "7/1"),
+        ("gc.collect", "garbage", "cell", 4, 1, 90_000, 90_000, 0, "7/1"),
+        ("Queue.get", "wait", "cell", 3, 1, 20_000, 20_000, 0, "7/1"),
+        (None, "wait", "cell", 5, 1, 5_000, 5_000, 0, "7/1"),
+    ]
+
+
+def test_waits_of_the_host_in_parts_add_up_to_the_whole() -> None:
+    trace = slept(("wait", "time.sleep", 3, 200, 333.333))
+    marks = (StepMark(number=1, cycle=0, is_complete=True, cpu_ns=300_000),)
+    trace = replace(trace, meta=replace(trace.meta, recorded_steps=marks))
+    whole = waits_table(trace).frame["total_ns"].sum()
+    assert whole == 700_000  # of 1 ms, 0.3 used the CPU; a third was seen, which stands for the rest
+    edges = [0, 250_001, 400_003, 1_000_000]
+    parts = [TimeRange(start, end) for start, end in zip(edges, edges[1:], strict=False)]
+    assert sum(waits_table(trace, part).frame["total_ns"].sum() for part in parts) == whole
+
+
+def test_a_wait_inside_an_op_is_no_row() -> None:
+    assert rows(slept(("wait", "loss.backward", 3, 20, 60)), "call") == []

@@ -1,0 +1,77 @@
+"""Tests of what waits that a live run saw make of the steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+from support import annotation, make_trace, span
+
+from torchprof_magic.facts.host.host_waits import wait_timelines
+from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.seen_waits import seen_waits
+from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
+from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
+
+STEP = annotation("ProfilerStep#1", 0, 100_000)
+
+
+def waited(
+    *waits: tuple[str, str | None, int | None, int, int], trace: Trace | None = None, cpu_ns: int | None = None
+) -> Trace:
+    """A step of 100 ms with an op in its first 10 ms, and waits: kind, call, line, start and duration in us."""
+    found = make_trace(STEP, span("aten::mm", 0, 10_000)) if trace is None else trace
+    rows = [(kind, call, "cell", line, 0, start * 1000, dur * 1000, 0) for kind, call, line, start, dur in waits]
+    marks = (StepMark(number=1, cycle=0, is_complete=True, cpu_ns=cpu_ns),)
+    frame = pl.DataFrame(rows, schema=FRAME_SCHEMAS["waits"], orient="row")
+    return replace(found, waits=frame, meta=replace(found.meta, recorded_steps=marks))
+
+
+def phases(trace: Trace) -> dict[str, int]:
+    """The time of each phase in us."""
+    pieces = step_pieces(trace)
+    frame = pl.DataFrame({"phase": pieces.phase, "ns": pieces.dur_ns}).group_by("phase").agg(pl.col("ns").sum())
+    return {PHASES[phase]: ns // 1000 for phase, ns in frame.rows()}
+
+
+def test_a_wait_between_ops_is_idle_and_a_collection_is_python() -> None:
+    trace = waited(("wait", "time.sleep", 3, 20_000, 30_000), ("collection", "gc.collect", 4, 60_000, 5_000))
+    assert phases(trace) == {"forward": 10_000, "idle": 30_000, "python": 60_000}
+
+
+def test_a_wait_inside_an_op_is_the_ops() -> None:
+    # 2 ms of it are after the op.
+    trace = waited(("wait", "loss.backward", 3, 4_000, 8_000))
+    assert phases(trace) == {"forward": 10_000, "idle": 2_000, "python": 88_000}
+    assert seen_waits(trace).start_ns.tolist() == [10_000_000]
+
+
+def test_time_without_cpu_that_was_seen_in_an_op_is_not_counted_again_between_ops() -> None:
+    waits = ("wait", "f", 3, 0, 8_000), ("wait", "time.sleep", 4, 20_000, 30_000)
+    # 100 ms, of which 60 used the CPU: 8 in the op and 30 between were seen, 2 were not.
+    assert idle_of_steps(waited(*waits, cpu_ns=60_000_000)).tolist() == [2_000_000]
+
+
+def test_short_waits_that_were_seen_stand_for_those_that_were_not() -> None:
+    short = [("wait", "time.sleep", 3, 20_000 + 5_000 * number, 1_000) for number in range(5)]
+    seen = seen_waits(waited(*short, cpu_ns=90_000_000))  # 10 ms asleep, 5 of them seen
+    assert seen.scale.tolist() == [2.0] * 5
+    long = seen_waits(waited(("wait", "time.sleep", 3, 20_000, 40_000), cpu_ns=50_000_000))
+    assert long.scale.tolist() == [1.0]  # there is no shorter one that the rest could be of
+    few = seen_waits(waited(short[0], cpu_ns=50_000_000))  # one of 50 ms tells nothing of the others
+    assert few.scale.tolist() == [1.0]
+
+
+def test_of_waits_that_overlap_the_later_one_counts_from_its_start() -> None:
+    trace = waited(("wait", "a", 3, 20_000, 30_000), ("wait", "b", 4, 40_000, 30_000))
+    line = wait_timelines(trace)[0]
+    assert (line.start_ns // 1_000_000).tolist() == [20, 40, 70]
+    assert line.cause.tolist() == [0, 1, -1]
+
+
+def test_a_trace_of_another_program_has_none() -> None:
+    trace = make_trace(STEP, span("aten::mm", 0, 10_000))
+    assert wait_timelines(trace) == {}
+    assert len(seen_waits(trace).row) == 0
+    assert (step_pieces(trace).wait == -1).all()
