@@ -48,6 +48,8 @@ _MOST_JOIN_S = 0.2
 _MAX_SITES = 10_000
 # From this share on, the whole time between two looks at one line is one wait.
 _WHOLE = 0.9
+# What only some systems have.
+_NEEDED = ((time, "pthread_getcpuclockid"), (signal, "pthread_sigmask"), (os, "pread"), (os, "O_CLOEXEC"))
 # The attributes with the frame, and with what is awaited.
 _INSIDE: dict[type, tuple[str, str]] = {
     CoroutineType: ("cr_frame", "cr_await"),
@@ -75,7 +77,7 @@ class WaitWatch:
     ``is_possible`` is false where the system does not tell the CPU time of another thread.
     """
 
-    is_possible = hasattr(time, "pthread_getcpuclockid") and hasattr(time, "clock_gettime_ns")
+    is_possible = all(hasattr(module, name) for module, name in _NEEDED)
 
     def __init__(self, parts: Parts, garbage_ns: Sequence[int] = ()) -> None:
         self.sites: list[WaitSite] = []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 # Waits are looked for each millisecond, or less often: of many short ones, some are seen. They stand for all from this
-# share of all waiting on. Longer ones are all seen.
+# share of all waiting on. Longer ones are missed only where the machine is so busy that nobody looks for so long.
 LEAST_SEEN = 0.2
 SHORT_NS = 10_000_000
 
@@ -40,10 +40,14 @@ def seen_waits(trace: Trace) -> SeenWaits:
     chosen = np.flatnonzero((pieces.wait >= 0) & (pieces.state >= WEAK))
     is_idle = pieces.phase[chosen] == PHASES.index("idle")
     is_short = is_idle & (trace.waits["dur_ns"].to_numpy()[pieces.wait[chosen]] < SHORT_NS)
-    seen_ns, unseen_ns = int(pieces.dur_ns[chosen][is_short].sum()), int(idle_of_steps(trace).sum())
-    scale = 1 + unseen_ns / seen_ns if seen_ns and stands_for_all(seen_ns, unseen_ns) else 1.0
-    of_piece = np.where(is_short, scale, 1.0)
-    return SeenWaits(pieces.wait[chosen], pieces.start_ns[chosen], pieces.end_ns[chosen], of_piece)
+    dur_ns, unseen_ns = pieces.dur_ns[chosen], int(idle_of_steps(trace).sum())
+    scale = np.ones(len(chosen))
+    for are_like in (is_short, is_idle) if unseen_ns >= SHORT_NS else (is_short,):
+        seen_ns = int(dur_ns[are_like].sum())
+        if seen_ns and stands_for_all(seen_ns, unseen_ns):
+            scale[are_like] += unseen_ns / seen_ns
+            break
+    return SeenWaits(pieces.wait[chosen], pieces.start_ns[chosen], pieces.end_ns[chosen], scale)
 
 
 def stands_for_all(seen_ns: int, unseen_ns: int) -> bool:

@@ -57,8 +57,9 @@ def test_short_waits_that_were_seen_stand_for_those_that_were_not() -> None:
     short = [("wait", "time.sleep", 3, 20_000 + 5_000 * number, 1_000) for number in range(5)]
     seen = seen_waits(waited(*short, cpu_ns=90_000_000))  # 10 ms asleep, 5 of them seen
     assert seen.scale.tolist() == [2.0] * 5
-    long = seen_waits(waited(("wait", "time.sleep", 3, 20_000, 40_000), cpu_ns=50_000_000))
-    assert long.scale.tolist() == [1.0]  # there is no shorter one that the rest could be of
+    long = "wait", "time.sleep", 3, 20_000, 40_000
+    assert seen_waits(waited(long, cpu_ns=55_000_000)).scale.tolist() == [1.0]  # the other 5 ms are of short ones
+    assert seen_waits(waited(long, cpu_ns=40_000_000)).scale.tolist() == [1.5]  # nobody looked for 20 ms
     few = seen_waits(waited(short[0], cpu_ns=50_000_000))  # one of 50 ms tells nothing of the others
     assert few.scale.tolist() == [1.0]
 
