@@ -146,7 +146,7 @@ was launched is missing: the device may have been busy.
 
 **Silent.** Where for 10 ms or more no thread has an op, a call or a range of the user's own, a file does not say
 whether the host ran Python, waited, or did what was not recorded. This is called unknown, not Python, unless Python
-calls or lines were recorded or the CPU time of the steps was measured.
+calls, lines or waits were recorded or the CPU time of the steps was measured.
 
 **Possible.** Work begins after its launch and ends before the wait for it returns, and a stream runs its work in turn.
 Work that lasts over all of the next one of its stream, beyond a wait for it, or several steps and 10 times as

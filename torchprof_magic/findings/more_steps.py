@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from torchprof_magic.facts.source.cell_tree import tree_of_cell
+from torchprof_magic.model.cell_tree import tree_of_cell
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import CellSource

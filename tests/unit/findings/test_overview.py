@@ -10,7 +10,7 @@ from support import Event, allocation, annotation, frame, kernel, launch, make_t
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.findings.overview import overview_facts
 from torchprof_magic.model.meta import CellSource
-from torchprof_magic.model.trace import CATEGORY, SCOPES_SCHEMA, SITES_SCHEMA
+from torchprof_magic.model.trace import CATEGORY, FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.model.units import format_ns
 from torchprof_magic.tables.waiting.idle import idle_table
 
@@ -124,6 +124,22 @@ def test_calls_that_hold_the_host_are_hatched_with_their_op_and_what_the_device_
         ("cudaMalloc", 5_000, "device busy 0 %", "waiting", "timeline"),
     ]
     assert waits.kind == "bars"
+
+
+def test_waits_of_the_host_are_named_by_their_call_with_their_line() -> None:
+    trace = make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 0, 10))
+    rows = [
+        ("wait", "time.sleep", "/home/me/train.py", 7, 0, 20_000, 50_000, 0),
+        ("collection", "gc.collect", "/home/me/train.py", 8, 0, 80_000, 5_000, 0),
+        ("wait", None, None, None, 0, 90_000, 2_000, 0),
+    ]
+    trace = replace(trace, waits=pl.DataFrame(rows, schema=FRAME_SCHEMAS["waits"], orient="row"))
+    found = section(trace, "Sleeping and waiting").facts
+    assert [(fact.label, fact.value, fact.note, fact.phase, fact.op) for fact in found] == [
+        ("time.sleep", 50_000, "me/train.py:7", "idle", ""),
+        ("gc.collect", 5_000, "me/train.py:8", "python", ""),
+        ("wait", 2_000, "", "idle", ""),
+    ]
 
 
 def test_loading_data_has_a_color_of_its_own() -> None:

@@ -23,7 +23,8 @@ LONG_SILENCE_NS = 10_000_000
 def silences(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the times, from 10 ms on, in which no thread has an op, a call or a range of the user's own.
 
-    There are none where something else tells what the host does: Python calls, watched lines, or the CPU time of steps.
+    There are none where something else tells what the host does: Python calls, watched lines or waits, or the CPU time
+    of steps.
     """
     nothing = np.empty(0, np.int64)
     if _tells_more(trace):
@@ -50,5 +51,6 @@ def _tells_more(trace: Trace) -> bool:
     return (
         bool((trace.events["category"] == "python_function").any())
         or bool((trace.sites["kind"] == "line").any())
+        or trace.waits.height > 0
         or any(mark.cpu_ns is not None for mark in trace.meta.recorded_steps)
     )

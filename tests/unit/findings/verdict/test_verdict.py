@@ -12,7 +12,7 @@ from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.findings.verdict.decision import Verdict, find_verdict
 from torchprof_magic.findings.verdict.words import Span, code
 from torchprof_magic.model.meta import Problem, StepMark
-from torchprof_magic.model.trace import Trace
+from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
 from torchprof_magic.report.trace_report import Report
 
 STEP = annotation("ProfilerStep#0", 0, 100)
@@ -408,3 +408,56 @@ def test_the_recordings_own_work_beside_the_steps_is_told_where_it_is_not_small(
     assert "Recording takes another 100 µs per step, which is in none of these figures." in str(verdict)
     barely = trace.steps.with_columns(pl.col("start_ns") + 10_000)
     assert "Recording takes" not in str(find_verdict(replace(trace, steps=barely)))
+
+
+def slept(trace: Trace, *waits: tuple[str, str | None, int, float, float]) -> Trace:
+    """The trace with waits of its host: kind, call, line of train.py, start and duration in us."""
+    rows = [(kind, call, "train.py", line, 0, int(at * 1e3), int(dur * 1e3), 0) for kind, call, line, at, dur in waits]
+    return replace(trace, waits=pl.DataFrame(rows, schema=FRAME_SCHEMAS["waits"], orient="row"))
+
+
+def host_steps(*extra: Event) -> Trace:
+    steps = [annotation(f"ProfilerStep#{n}", n * 100_000, 100_000) for n in range(3)]
+    return make_trace(*steps, *(span("aten::mm", n * 100_000, 20_000) for n in range(3)), *extra)
+
+
+def test_a_sleep_is_named_by_its_call_and_line() -> None:
+    sleeps = [("wait", "time.sleep", 7, n * 100_000 + 30_000, 60_000) for n in range(3)]
+    verdict = find_verdict(slept(host_steps(), *sleeps))
+    assert (verdict.kind, verdict.name, verdict.file, verdict.line) == ("waiting", "time.sleep", "train.py", 7)
+    assert "The host sleeps or waits for 60 ms of 100 ms per step (60 %), mostly in time.sleep." in str(verdict)
+    assert "Line: train.py:7." in str(verdict)
+
+
+def test_of_several_waits_the_call_with_the_most_time_is_named_at_its_largest_line() -> None:
+    waits = [
+        row
+        for n in range(3)
+        for row in (
+            ("wait", "Queue.get", 5, n * 100_000 + 21_000, 15_000),
+            ("wait", "time.sleep", 7, n * 100_000 + 40_000, 10_000),
+            ("wait", "Queue.get", 8, n * 100_000 + 60_000, 20_000),
+        )
+    ]
+    verdict = find_verdict(slept(host_steps(), *waits))
+    assert (verdict.name, verdict.line) == ("Queue.get", 8)
+
+
+def test_garbage_collection_names_python_and_not_waiting() -> None:
+    collections = [("collection", "gc.collect", 9, n * 100_000 + 30_000, 60_000) for n in range(3)]
+    verdict = find_verdict(slept(host_steps(), *collections))
+    assert (verdict.kind, verdict.name, verdict.line) == ("python", "gc.collect", 9)
+
+
+def test_a_device_that_waits_for_a_sleeping_host_is_told_where_it_sleeps() -> None:
+    work = [
+        event
+        for n in range(3)
+        for event in (
+            launch(n * 100_000 + 100, 10, correlation=n + 1),
+            kernel("gemm", n * 100_000 + 120, 10_000, correlation=n + 1),
+        )
+    ]
+    sleeps = [("wait", "time.sleep", 7, n * 100_000 + 25_000, 70_000) for n in range(3)]
+    verdict = find_verdict(slept(host_steps(*work), *sleeps))
+    assert (verdict.kind, verdict.name, verdict.line) == ("python", "time.sleep", 7)

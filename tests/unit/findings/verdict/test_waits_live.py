@@ -38,10 +38,6 @@ async def one():
     await asyncio.sleep(0.08)
 from time import sleep as nap
 event, lock, items = threading.Event(), threading.Lock(), queue.Queue()
-def produce():
-    for number in range(6):
-        time.sleep(0.08)
-        items.put(number)
 def later(then):
     timer = threading.Timer(0.08, then)
     timer.start()
@@ -74,7 +70,7 @@ CELLS = {
     ),
     "awaited": Cell(f"{LOOP}await asyncio.sleep(0.08)", "asyncio.sleep", 4),
     "awaited in a function": Cell("for i in range(6):\n    await one()", "asyncio.sleep", 18, is_elsewhere=True),
-    "for a queue": Cell(f"threading.Thread(target=produce).start()\n{LOOP}items.get()", "Queue.get", 5),
+    "for a queue": Cell(f"{LOOP}later(lambda: items.put(1))\n    items.get()", "Queue.get", 5),
     "for an event": Cell(f"{LOOP}event.wait(0.08)", "Event.wait", 4),
     "for a thread": Cell(f"{LOOP}thread = later(int); thread.join()", "Thread.join", 4),
     "for a lock": Cell(f"{LOOP}locked()\n    lock.acquire(); lock.release()", "lock.acquire", 5),
