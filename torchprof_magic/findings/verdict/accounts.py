@@ -410,7 +410,9 @@ def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
     causes = {cause: _cause_of(trace, cause, parts, numbers == number) for number, cause in enumerate(CAUSES)}
     python = here[numbers == [*CAUSES].index("python")]
     wait, ns = _waits_within(trace, pieces.start_ns[python], pieces.end_ns[python])
-    return causes | {"python": _with_call(trace, causes["python"], wait, ns)}
+    found = _with_call(trace, causes["python"], wait, ns)
+    waited_ns = int(ns[np.append((trace.waits["kind"] == "wait").to_numpy(), False)[wait]].sum())
+    return causes | {"python": replace(found, kind="idle") if 2 * waited_ns >= max(found.ns, 1) else found}
 
 
 def _waits_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray]:

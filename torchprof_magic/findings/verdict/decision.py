@@ -220,6 +220,8 @@ def _say(title: str, text: str) -> Verdict:
     return Verdict(kind="none", title=title, text=(Span(text=text),))
 
 
+# The causes in which a device works.
+_DEVICE_WORK = ("compute", "memory_traffic")
 # What the causes of an account are called in a verdict.
 _DEVICE_KINDS: dict[str, Kind] = {
     "compute": "compute",
@@ -232,6 +234,7 @@ _DEVICE_KINDS: dict[str, Kind] = {
     "initialisation": "initialisation",
     "op dispatch": "dispatch",
     "python": "python",
+    "idle": "waiting",
 }
 _HOST_KINDS: dict[str, Kind] = {
     "data": "data",
@@ -248,7 +251,7 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
     """Decide for a run with a device, by what the device does and what it waits for."""
     works, queued = account.share("compute", "memory_traffic"), account.share("queued")
     causes = account.causes
-    outside = {name: causes[name] for name in _DEVICE_KINDS if name not in ("compute", "memory_traffic")}
+    outside = {name: causes[name] for name in _DEVICE_KINDS if name in causes and name not in _DEVICE_WORK}
     worst = max(outside.values(), key=lambda cause: cause.ns)
     is_at_work = works + queued >= MOSTLY_WORK and works >= LEAST_CAUSE
     if is_at_work or worst.ns < LEAST_CAUSE * account.whole_ns <= works * account.whole_ns:

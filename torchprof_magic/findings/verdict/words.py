@@ -225,6 +225,10 @@ def _python(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (*_idle_for(account, cause, "for Python between ops"), *_in(account, cause), _plain("."))
 
 
+def _asleep(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
+    return (*_idle_for(account, cause, "while the host sleeps or waits"), *_in(account, cause), _plain("."))
+
+
 def _blocked(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     why = "while a call holds the host" if cause.kind == "waiting" else "for memory from the driver"
     return (*_idle_for(account, cause, why), *_in(account, cause, ": "), *_inside(cause), _plain("."))
@@ -355,6 +359,7 @@ DEVICE_WORDS: dict[str, Words] = {
     "initialisation": _compile,
     "op dispatch": _dispatch,
     "python": _python,
+    "idle": _asleep,
 }
 
 

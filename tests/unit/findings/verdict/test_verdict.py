@@ -460,4 +460,5 @@ def test_a_device_that_waits_for_a_sleeping_host_is_told_where_it_sleeps() -> No
     ]
     sleeps = [("wait", "time.sleep", 7, n * 100_000 + 25_000, 70_000) for n in range(3)]
     verdict = find_verdict(slept(host_steps(*work), *sleeps))
-    assert (verdict.kind, verdict.name, verdict.line) == ("python", "time.sleep", 7)
+    assert (verdict.kind, verdict.name, verdict.line) == ("waiting", "time.sleep", 7)
+    assert "while the host sleeps or waits, mostly in time.sleep." in str(verdict)
