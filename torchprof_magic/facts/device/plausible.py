@@ -26,6 +26,12 @@ LEAST_DELAY_NS = 5_000
 LATE_NS = 500_000
 LEAST_AFTER_IDLE = 3
 IDLE_GAP_NS = 20_000
+# Of so many calls, less will do, if a quarter takes at most so many times as long as the quickest. 5 to 30 µs is usual.
+SLIGHTLY_LATE_NS = 60_000
+MANY_AFTER_IDLE = 10
+ALIKE_TIMES = 2
+# A wait that returns within this time, or a tenth of the delay, after the work that it waits for follows its end.
+AFTER_WORK_NS = 30_000
 # A clock is off, and not only some of its times, if at least so many and this share of the work say so.
 LEAST_EARLY = 3
 EARLY_SHARE = 0.01
@@ -263,13 +269,32 @@ def _ahead(delay: IntArray, reached: tuple[IntArray, IntArray], over: IntArray) 
         # A few times may be far off for other reasons.
         usual = int(np.quantile(delay, EARLY_SHARE / 2, method="lower"))
         return int(delay[delay >= usual - IDLE_GAP_NS].min()) - LEAST_DELAY_NS, early
-    after, lasted = reached
     ended_late = int((over > ROUNDING_NS).sum())
-    if len(after) >= LEAST_AFTER_IDLE and int((after - lasted).min()) >= LATE_NS:
-        return int(after.min()) - LEAST_DELAY_NS, len(after)
+    if (late_ns := _late_by(*reached, int(over.max(initial=-NEVER)))) > 0:
+        return late_ns, len(reached[0])
     if ended_late >= max(LEAST_EARLY, EARLY_SHARE * len(over)):
         return int(over.max()), ended_late
     return 0, 0
+
+
+def _late_by(after: IntArray, lasted: IntArray, over_ns: int) -> int:
+    """Return by how much all work begins too late after its call; 0 if that may be how long the device takes.
+
+    ``over_ns`` is by how much work ends after the wait for it, negative if before it. A wait that returns right after
+    its work tells that the clock is right, and one that returns before it that it is not.
+    """
+    if len(after) < LEAST_AFTER_IDLE:
+        return 0
+    late_ns = int(after.min()) - LEAST_DELAY_NS
+    is_after_wait = over_ns > ROUNDING_NS
+    is_waited_for = -over_ns < max(AFTER_WORK_NS, late_ns // 10)
+    if late_ns < over_ns or (is_waited_for and not is_after_wait):
+        return 0
+    # A slow call may start its work at any time in it.
+    quickest_ns = int((after - lasted)[lasted <= np.median(lasted)].min())
+    are_alike = np.quantile(after, 0.25) <= ALIKE_TIMES * after.min()
+    is_known = len(after) >= MANY_AFTER_IDLE and quickest_ns >= SLIGHTLY_LATE_NS and are_alike
+    return late_ns if is_known or is_after_wait or quickest_ns >= LATE_NS else 0
 
 
 def _shift_of(clocks: tuple[Clock, ...], work: _Work) -> IntArray:

@@ -59,6 +59,36 @@ def test_a_clock_that_is_off_is_set_right_to_5_us(by_us: int) -> None:
     assert believable(right) is right
 
 
+@pytest.mark.parametrize("by_us", [100, 300])
+def test_a_clock_that_is_slightly_ahead_is_set_right_where_no_call_reaches_the_device_in_the_usual_time(
+    by_us: int,
+) -> None:
+    # Waits end 140 us after the work, so 100 us contradict nothing, and 300 us do.
+    (clock,) = impossible_times(make_trace(*moved(steps(), by_us))).clocks
+    assert clock.ahead_ns == by_us * 1_000 + 10_000 - 5_000
+    assert clock.works == 3 * STEPS - 1  # all but the first begin after the device was idle
+
+
+def launched_after(*delays_us: float) -> list[Event]:
+    """A call of 5 us every ms, each with a kernel of 100 us, whose delays come in turn."""
+    events = []
+    for number in range(20):
+        begun = 1_000 * number + delays_us[number % len(delays_us)]
+        events += [launch(1_000 * number, 5, number + 1), kernel("gemm", begun, 100, number + 1)]
+    return events
+
+
+def test_a_device_that_takes_its_time_has_no_clock_that_is_ahead() -> None:
+    assert [clock.ahead_ns for clock in impossible_times(make_trace(*launched_after(90, 100))).clocks] == [85_000]
+    assert impossible_times(make_trace(*launched_after(90, 300, 400, 500))).clocks == ()  # other programs use it, too
+    assert impossible_times(make_trace(*launched_after(40, 50))).clocks == ()  # a slow driver
+
+
+def test_a_wait_that_returns_right_after_late_work_says_that_the_clock_is_right() -> None:
+    wait = span("cudaDeviceSynchronize", 19_010, 200, cat="cuda_runtime", correlation=99)  # ends 20 us after the work
+    assert impossible_times(make_trace(*launched_after(90, 90), wait)).clocks == ()
+
+
 def test_a_deep_queue_is_no_late_clock() -> None:
     # All is launched at once, and the device is busy from the first kernel on.
     events = [launch(10 * n, 5, n + 1) for n in range(20)]
