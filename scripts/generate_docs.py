@@ -141,6 +141,9 @@ the optimizer from
 missing. It is not missing if it was captured into a graph, if it fills nothing (as libraries do; no fill in that place
 has work, while the kernels beside it do), or if it is among the last ones, no wait for the device follows, and the
 recording ended within the time that other work took. `report.coverage` counts them in all, per device and per step.
+A launch that is lost together with its work leaves no trace by itself. Such losses are told by the arrows between them,
+where these are left, and by steps that repeat: ops that launch less than most do at the same place of other steps,
+among as many ops of that name, lack the rest, if three ops do and it is 5% of all launches or more.
 A step that misses work is not complete, and is left out where others are. The cause of an idle time in which lost work
 was launched is missing: the device may have been busy.
 
@@ -151,7 +154,9 @@ calls, lines or waits were recorded or the CPU time of the steps was measured.
 **Possible.** Work begins after its launch and ends before the wait for it returns, and a stream runs its work in turn.
 Work that lasts over all of the next one of its stream, beyond a wait for it, or several steps and 10 times as
 long as its like, is cut off there. If nearly all work of a device is early, or none reaches the idle device within
-0.5 ms, its clock is off: by the smallest delay, less 5 µs, by which all its work is moved. Tables and findings are of
+0.5 ms, its clock is off: by the smallest delay, less 5 µs, by which all its work is moved. Less, from 60 µs on, is
+enough where many delays are alike or work ends after a wait for it; no delay is where waits return right after their
+work. Tables and findings are of
 the recording with these corrections; `report.trace`, `report.save()` and exports of the trace are as in the file, and
 so is all of `report.as_recorded()`.
 

@@ -161,6 +161,23 @@ KINDS: tuple[BadFile, ...] = (
         "hipLaunchKernel k",
         {"chrome.repeated_work": 1},
     ),
+    kept(
+        "arrows from launches to work that are not in the file either",
+        trace(LAUNCH, kernel("k", 5, 11), *(arrow("s", number, 1) for number in (11, 11, 12, 13, 14, 15))),
+        "hipLaunchKernel k",
+    ),
+    kept(
+        "an arrow between a launch and its work that were taken out of the file",
+        trace(
+            LAUNCH,
+            event("hipLaunchKernel", 2, cat='"cuda_runtime"', args='{"correlation": 12}'),
+            *(arrow("s", number, 1) for number in (11, 12, 13)),
+            kernel("k", 5, 11),
+            kernel("k", 7, 12),
+        ),
+        "hipLaunchKernel hipLaunchKernel k k",
+        {"chrome.lost_launch": 1},
+    ),
     kept("a kernel whose launch is not in the file", trace(A, kernel("k", 5, 12)), "a k", {"chrome.no_launch": 1}),
     kept(
         "the categories of 2021",

@@ -521,6 +521,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Restart the kernel and record again.",
         "A launch of a CUDA graph has fewer of the same kernels than that at the same place in another step.",
     ),
+    "run.launches_missing": Kind(
+        "warning",
+        "At least {launches} are probably not in the file{steps}: ops launch more in the same place of other steps.",
+        "Restart the kernel and record again, unless these ops have less to do there.",
+        "Ops launch less than most do at the same place of other steps. Launches are lost together with their work.",
+    ),
     "run.work_after_end": Kind(
         "info",
         "The work of {launches} at the end of the recording ran later and is not in it.",
@@ -857,7 +863,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "chrome.repeated_launch": Kind(
         "warning",
-        "Several launches have the same correlation number. Device events are assigned to the first one.",
+        "Several launches have the same correlation number. Device events are assigned by device and time.",
         "Open the trace of each process separately.",
         "The file contains the launches of several processes.",
     ),
@@ -866,6 +872,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Kernels, copies or fills are in the file more than once, with the same times. Each counts once.",
         _EXPORT_AGAIN,
         "Device events have the stream, name, times and correlation number of another one.",
+    ),
+    "chrome.lost_launch": Kind(
+        "data_loss",
+        "Launches and their work are missing: only the arrows between them are in the file.",
+        _EXPORT_AGAIN,
+        "Arrows of the category `ac2g` have ids that no event has as its correlation: events were taken out.",
     ),
     "chrome.no_launch": Kind(
         "info",

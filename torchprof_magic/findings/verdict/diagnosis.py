@@ -13,6 +13,7 @@ import polars as pl
 from torchprof_magic.facts.device.believable import as_recorded
 from torchprof_magic.facts.device.coverage import launches_of, loss_of
 from torchprof_magic.facts.device.plausible import impossible_times
+from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import is_named, once_per_trace
@@ -124,6 +125,9 @@ def _losses(trace: Trace) -> Iterator[Problem]:
         are = "is" if found.short == 1 else "are"
         kernels = counted(found.short, "kernel")
         yield problem("run.graph_work_missing", count=found.short, kernels=kernels, are=are, steps=where)
+    if (lack := unlaunched(trace)).launches:
+        few = f"{format_count(lack.launches)} of {counted(lack.of, 'launch')}"
+        yield problem("run.launches_missing", count=lack.launches, launches=few, steps=in_steps(trace, lack.steps))
     if late := int(launches.is_pending.sum()):
         yield problem("run.work_after_end", count=late, launches=counted(late, "launch"))
 

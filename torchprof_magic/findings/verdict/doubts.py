@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from torchprof_magic.facts.device.believable import as_recorded
 from torchprof_magic.facts.device.coverage import launches_of, launches_per_step, loss_of
 from torchprof_magic.facts.device.plausible import impossible_times
+from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.one_time import new_ops_ratio
@@ -35,6 +37,7 @@ LEAST_STEPS_WITH_TREND = 5
 LOUD_ONCE = 0.05
 MOSTLY_NEW = 0.5
 LOUD_EMPTY = 0.05
+LONG_NS = 10_000  # for the usual duration of work that lasts 0 ns in the file
 LOUD_PART = 0.25  # of what makes a step an outlier
 LOUD_BEFORE = 0.1
 LOUD_HOST = 0.25
@@ -46,8 +49,8 @@ LOUD_CROWDING = 0.25
 def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
-        _incomplete, _sparse, _instant, _lost, _impossible, _one_time, _imports, _from_before, _stacks, _distorted,
-        _crowded, _warming_up, _outliers, _uneven, _few,
+        _incomplete, _sparse, _unlaunched, _instant, _lost, _impossible, _one_time, _imports, _from_before, _stacks,
+        _distorted, _crowded, _warming_up, _outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
@@ -90,12 +93,30 @@ def _sparse(trace: Trace) -> str:
     return f"Step {number} has {has} where others have {usual}{rest}, so part of it may be missing; {left_out}."
 
 
+def _unlaunched(trace: Trace) -> str:
+    """Return that ops launch less than in other steps, unless these steps are left out anyway."""
+    found, chosen = unlaunched(trace), chosen_steps(trace)
+    if not np.isin(trace.steps["number"].to_numpy()[chosen.row], found.steps).any():
+        return ""
+    launches = (
+        f"{format_count(found.launches)} of {counted(found.of, 'launch')} ({format_ratio(found.launches / found.of)})"
+    )
+    return f"At least {launches} are probably not in the file: ops launch more in the same place of other steps."
+
+
 def _instant(trace: Trace) -> str:
-    """Return that work of the device has no duration, in a file whose times are fine enough to tell."""
-    events = trace.events
-    work = events.filter(events["category"].is_in(DEVICE_CATEGORIES))
+    """Return that work of the device has no duration in the file, where its times are fine enough to tell.
+
+    Times in whole µs are too coarse for the shortest kernels, but not for those that usually last longer.
+    """
+    events = as_recorded(trace).events
+    work = events.filter(events["category"].is_in(DEVICE_CATEGORIES)).select("name", "start_ns", "dur_ns")
+    dur = pl.col("dur_ns")
+    if not (work["start_ns"] % 1_000 != 0).any():
+        usual_ns = dur.filter(dur > 0).median().over("name")
+        work = work.filter((dur > 0) | (usual_ns >= LONG_NS))
     share = int((work["dur_ns"] == 0).sum()) / max(work.height, 1)
-    if share < LOUD_EMPTY or not (work["start_ns"] % 1_000 != 0).any():
+    if share < LOUD_EMPTY:
         return ""
     return f"{format_ratio(share)} of the device's work lasts 0 ns in the file, so the device may have been busier."
 
@@ -149,7 +170,9 @@ def _stacks(trace: Trace) -> str:
 
 
 def _from_before(trace: Trace) -> str:
-    """Return how much of the device's time goes to work from before the recording."""
+    """Return how much of the device's time goes to work from before the recording, if the file has any launch."""
+    if trace.has_device and not launches_of(trace).counts.any():
+        return "No launch of the device's work is in the file, so what the device waits for is not known."
     before = work_from_before(trace)
     if before.ratio < LOUD_BEFORE:
         return ""

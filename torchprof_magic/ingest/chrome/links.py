@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.ingest.chrome.shared_numbers import nearest_calls
 from torchprof_magic.model.intervals import innermost_at, interval_at
 from torchprof_magic.model.trace import (
     ARROWS_SCHEMA,
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from torchprof_magic.ingest.findings import Findings
 
 
-def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+# The category of torch's arrows from calls to the work that they launch. Their ids are correlations.
+LAUNCH_ARROW = "ac2g"
+
+
+def launch_flows(events: pl.DataFrame, lanes: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """Return the links from runtime calls to device events, by correlation.
 
     One call can start many kernels (graph replay). ``External id`` is not used: in many traces it equals the
-    correlation and matches a wrong op.
+    correlation and matches a wrong op. Of calls with the same correlation, the nearest is taken.
     """
-    rows = events.select("category", "cycle", "correlation").with_row_index("row")
+    rows = events.select("category", "cycle", "correlation", "lane", "start_ns", "device").with_row_index("row")
     on_device = rows.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     is_call = pl.col("category").is_in(("runtime", "cpu_op"))  # ops have correlations in old exports of autograd only
     calls = rows.filter(is_call & pl.col("correlation").is_not_null())
@@ -35,10 +40,24 @@ def launch_flows(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     first = calls.unique(key, keep="first", maintain_order=True)
     joined = on_device.join(first, on=key, suffix="_call", maintain_order="left")
     if first.height < calls.height:
+        joined = nearest_calls(on_device, calls, lanes)
         repeated = calls.filter(~calls["row"].is_in(first["row"].implode())).join(on_device, on=key, how="semi")
         findings.add("chrome.repeated_launch", repeated.height)
     findings.add("chrome.no_launch", on_device.height - joined.height)
     return _flows("launch", joined["row_call"], joined["row"])
+
+
+def find_lost_launches(events: pl.DataFrame, arrows: pl.DataFrame, findings: Findings) -> None:
+    """Count the arrows from launches to their work of which neither end is in the file, by their correlation.
+
+    In files whose arrows mostly have other ids than events have correlations, they tell nothing.
+    """
+    begun = arrows.filter((pl.col("cat").cast(pl.String) == LAUNCH_ARROW) & pl.col("is_start"))
+    ids = begun.select("cycle", "id").drop_nulls().unique()
+    known = events.select("cycle", pl.col("correlation").alias("id")).drop_nulls().unique()
+    lost = ids.join(known, on=["cycle", "id"], how="anti").height
+    if 2 * lost < ids.height:
+        findings.add("chrome.lost_launch", lost)
 
 
 def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:

@@ -100,14 +100,16 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     unknown, in_file = device_work.unknown_work(spans, places), places
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
     arrows = _joined("arrows", parts, cycles).with_columns(pl.col("time_ns") - start_ns)
-    counted = links.count_arrows(arrows, _joined("other_arrows", parts, cycles))
+    other_arrows = _joined("other_arrows", parts, cycles)
+    counted = links.count_arrows(arrows, other_arrows)
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
     spans = without_own_frames(spans.with_columns(pl.col("start_ns") - start_ns), places)
     spans = with_steps_moved_back(spans, places, findings)
     events = with_step_annotations(nested_events(spans, places))
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
-    launch = links.launch_flows(events, findings)
+    links.find_lost_launches(events, other_arrows, findings)
+    launch = links.launch_flows(events, lanes, findings)
     backward = links.backward_flows(events, lanes, arrows.filter(pl.col("cat") == BACKWARD_ARROW))
     annotations = links.annotation_flows(events)
     steps = links.find_steps(events, findings)

@@ -247,15 +247,37 @@ def test_the_first_step_which_holds_the_start_of_the_recording_makes_no_trend() 
 
 
 def test_work_of_the_device_without_a_duration_is_a_doubt_where_times_are_fine_enough() -> None:
-    def doubts_about(dur_us: float, first_us: float) -> list[str]:
+    def doubts_about(dur_us: float, first_us: float, usual_us: float = 60) -> list[str]:
         events = [annotation(f"ProfilerStep#{n}", 1_000 * n, 1_000) for n in range(4)]
         for number in range(40):
             at = 100 * number
             events += [launch(at, 5, number + 1), span("aten::mm", at, 90)]
-            events.append(kernel("k", at + first_us, 60 if number % 4 else dur_us, number + 1))
+            events.append(kernel("k", at + first_us, usual_us if number % 4 else dur_us, number + 1))
         return [doubt for doubt in find_doubts(make_trace(*events)) if "lasts 0 ns" in doubt]
 
     (doubt,) = doubts_about(0, 10.5)
     assert doubt == "25 % of the device's work lasts 0 ns in the file, so the device may have been busier."
-    assert doubts_about(0, 10) == []  # times in whole us
     assert doubts_about(60, 10.5) == []
+    # In times of whole us, a kernel of 0 is one of less than 1 us, unless its like take far longer.
+    assert doubts_about(0, 10, 2) == []
+    assert doubts_about(0, 10) == [doubt]
+
+
+def test_work_that_is_cut_off_because_it_cannot_be_is_not_said_to_be_of_0_ns_in_the_file() -> None:
+    # Both kernels begin after the wait for them returned, so nothing of them can be believed.
+    events = [launch(0, 5, 1), launch(10, 5, 2), span("cudaDeviceSynchronize", 20, 10, cat="cuda_runtime")]
+    events += [span("aten::mm", 0, 90), kernel("k", 40.5, 20, 1), kernel("k", 61, 20, 2)]
+    trace = make_trace(*events)
+    assert believable(trace).events.filter(trace.events["category"] == "kernel")["dur_ns"].to_list() == [0, 0]
+    assert not any("lasts 0 ns" in doubt for doubt in find_doubts(believable(trace)))
+
+
+def test_without_any_launch_in_the_file_no_work_is_said_to_be_from_before() -> None:
+    events = [annotation(f"ProfilerStep#{n}", 1_000 * n, 1_000) for n in range(3)]
+    for n in range(3):
+        events += [span("aten::mm", 1_000 * n, 900), kernel("k", 1_000 * n + 20, 600, n + 1)]
+    launches = [launch(1_000 * n + 5, 5, n + 1) for n in range(3)]
+    assert find_doubts(make_trace(*events, *launches)) == ()
+    assert find_doubts(make_trace(*events)) == (
+        "No launch of the device's work is in the file, so what the device waits for is not known.",
+    )
