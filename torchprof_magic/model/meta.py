@@ -98,9 +98,9 @@ class StepMark:
     many ns of it were paused by ``paused()``, and ``cpu_ns`` for how many its thread ran or was ready to run, None
     if not measured. ``run_ns``, ``epoch_ns`` and ``step_ns`` are the ns from the start of the run, of the epoch and of
     the step to its end. ``imported`` is how many modules of Python were imported in it, ``imports`` the names of the
-    packages that most of them are from, and ``import_ns`` how long that took, at least. ``fetch_ns`` is how long the
-    loop waited for its item, at the begin of the step; None where that was not measured. ``lead_ns`` and ``tail_ns`` is
-    how long the recording itself took at the begin and the end of the step, where that is not left out of it.
+    packages that most of them are from, and ``import_ns`` how long that took. ``fetch_ns`` is how long the loop waited
+    for its item, at the beginning of the step; None where that was not measured. ``lead_ns`` and ``tail_ns`` are how
+    long the recording itself took at the beginning and the end of the step, where that is not left out of it.
     """
 
     number: int

@@ -49,7 +49,7 @@ _MOST_IMPORTS = 3
 
 
 class Imports(NamedTuple):
-    """How many modules were imported, the packages that most of them are from, and how long that took at least."""
+    """How many modules were imported, the packages that most of them are from, and how long that took."""
 
     modules: int
     packages: tuple[str, ...]
