@@ -216,12 +216,21 @@ def _outliers(trace: Trace) -> str:
     number, ratio = trace.steps["number"][worst], dur[worst] / max(typical, 1)
     several = len(chosen.outliers) > 1
     rest = f"; {counted(len(chosen.outliers), 'long step')} are left out" if several else "; it is left out"
-    more = int(dur[worst] - typical)
-    why = _done_once(trace, worst, more)
+    why = _done_once(trace, worst, int(dur[worst] - typical))
     if not why:
         is_new = worst == 0 and number == 0 and new_ops_ratio(trace) >= MOSTLY_NEW
         why = _difference(trace, worst, chosen.row) + (", and may have done what is done once" if is_new else "")
+        rest += _first_of_outliers(trace, worst, typical)
     return f"Step {number} took {format_count(ratio)} times as long as the median{why}{rest}."
+
+
+def _first_of_outliers(trace: Trace, worst: int, typical_ns: float) -> str:
+    """Return what the first step did that is done once, where it is an outlier but not the worst one."""
+    if worst == 0 or 0 not in chosen_steps(trace).outliers:
+        return ""
+    start, end = trace.steps.select("start_ns", "end_ns").row(0)
+    why = _done_once(trace, 0, int(end - start - typical_ns))
+    return f". Step {trace.steps['number'][0]} took {format_ns(end - start)}{why}" if why else ""
 
 
 def _done_once(trace: Trace, outlier: int, more_ns: int) -> str:

@@ -139,6 +139,20 @@ def test_an_outlier_says_what_it_did_only_once() -> None:
     assert "90 ms of it for work that is done once: the first call of an op (aten::conv2d); it is left out." in doubt
 
 
+def test_the_first_step_says_what_it_did_only_once_also_if_a_later_one_took_longer() -> None:
+    steps = [(0, 90_000), (100_000, 1_000), (110_000, 1_000), (120_000, 1_000), (130_000, 1_000)]
+    events = [
+        event
+        for number, (at, dur) in enumerate(steps)
+        for event in (annotation(f"ProfilerStep#{number}", at, dur + 100), span("aten::conv2d", at, dur))
+    ]
+    slow = [annotation("ProfilerStep#5", 200_000, 301_100), span("aten::conv2d", 200_000, 1_000)]
+    (doubt, *_) = find_doubts(make_trace(*events, *slow, span("aten::sort", 201_100, 300_000)))
+    assert doubt.startswith("Step 5 took 274 times as long as the median")  # 301.1 ms to 1.1 ms
+    once = "90 ms of it for work that is done once: the first call of an op (aten::conv2d)"
+    assert f"; 2 long steps are left out. Step 0 took 90.1 ms, {once}." in doubt
+
+
 def test_a_step_that_imported_modules_says_so() -> None:
     trace = make_trace(*(annotation(f"ProfilerStep#{n}", at, dur) for n, at, dur in IMPORTING), span("aten::mm", 0, 1))
     marks = tuple(
