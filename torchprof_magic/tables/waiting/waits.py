@@ -11,8 +11,8 @@ from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.blocking import RULES, blocking_calls
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
+from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.seen_waits import seen_waits
-from torchprof_magic.facts.host.step_pieces import lanes_of_steps
 from torchprof_magic.facts.shared import is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events, places_of
 from torchprof_magic.model.shapes import Column, Table
