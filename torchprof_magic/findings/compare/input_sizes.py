@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 # The size of each of some names, which are all different.
 Sizes: TypeAlias = tuple[tuple[str, float], ...]
 # A shape as it is noted at a module, and how often it follows itself.
-_SHAPE = re.compile(r"\[(\d+(?:, \d+)*)\](?: ×(\d+))?")
+_SHAPE = re.compile(r"\[([0-9][0-9, ]*)\](?: ×([0-9]+))?")
+_NUMBER = re.compile("[0-9]+")
 # Bytes of an element by the names that torch gives types in traces; others count as a float.
 _WIDTHS = {"double": 8, "long": 8, "long int": 8, "int64_t": 8, "c10::complex<float>": 8, "c10::complex<double>": 16,
            "c10::Half": 2, "c10::BFloat16": 2, "short": 2, "bool": 1, "signed char": 1, "unsigned char": 1}  # fmt: skip
@@ -54,19 +55,19 @@ def growth(before: Sizes, after: Sizes, names: Collection[str]) -> float | None:
 
 
 def _elements(shapes: str) -> int:
-    return sum(prod(map(int, dims.split(", "))) * int(times or 1) for dims, times in _SHAPE.findall(shapes))
+    return sum(prod(map(int, _NUMBER.findall(dims))) * int(times or 1) for dims, times in _SHAPE.findall(shapes))
 
 
 def _bytes(shapes: str, types: str | None) -> int:
     """Return the bytes of the tensors of a call, from two lists as JSON; 0 for broken text."""
     try:
         sizes, names = json.loads(shapes), json.loads(types or "[]")
+        if not isinstance(sizes, list) or not isinstance(names, list):
+            return 0
+        names += [""] * (len(sizes) - len(names))
+        return sum(_size(one) * _WIDTHS.get(str(name), _WIDTH) for one, name in zip(sizes, names, strict=False))
     except (ValueError, RecursionError):
         return 0
-    if not isinstance(sizes, list) or not isinstance(names, list):
-        return 0
-    names += [""] * (len(sizes) - len(names))
-    return sum(_size(one) * _WIDTHS.get(str(name), _WIDTH) for one, name in zip(sizes, names, strict=False))
 
 
 def _size(shape: object) -> int:
