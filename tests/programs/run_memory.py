@@ -119,7 +119,7 @@ def figures_of(report: Report, live: list[int]) -> Run:
         "curve": memory.drop("time_ns").rows(),
         "at the peak": sorted(map(str, held.rows())),
         "savings": report.savings.drop("added_time_ns", strict=False).rows(),
-        "leaks": report.leaks.drop("addresses", "file").rows(),
+        "leaks": report.leaks.drop("addresses", "file", "kept_file").rows(),
         "limit": [str(one) for one in broken(report)],
     }
     return Run(

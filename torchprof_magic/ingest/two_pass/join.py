@@ -133,10 +133,10 @@ def _moved_tags(trace: Trace, moved: pl.DataFrame, steps: _StepPairs) -> pl.Data
 
 
 def _moved_storages(trace: Trace, moved: pl.DataFrame, steps: _StepPairs) -> pl.DataFrame:
-    """Return the storages of the details, gone at the time of the allocation before that."""
+    """Return the storages of the details, gone just after the change of memory before that."""
     found = trace.storages.filter(pl.col("cycle") == steps.details["cycle"][0])
     gone = found["gone_ns"]
-    time = pl.Series("gone_ns", _moved_times(trace, moved, steps, gone.fill_null(0).to_numpy()))
+    time = pl.Series("gone_ns", _moved_times(trace, moved, steps, gone.fill_null(0).to_numpy()) + 1)
     return found.with_columns(pl.when(gone.is_not_null()).then(time).alias("gone_ns"), _cycle_of_times(steps))
 
 
