@@ -16,6 +16,8 @@ from support import Event, allocation, annotation, chrome, frame, kernel, launch
 from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.model.meta import Meta, TwoPass
+from torchprof_magic.model.trace import FRAME_SCHEMAS
+from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.ops.averages import Grouping, averages_table
 from torchprof_magic.tables.ops.op_table import ops_table
 
@@ -94,6 +96,16 @@ def test_memory_at_the_edge_of_an_op_stays_within_it_where_ops_follow_each_other
     trace = joined(times, [*details, allocation(1150.001, 8, total=16), allocation(1250, -16, total=0)])
     assert trace.memory["time_ns"].to_list() == [39_999, 40_001, 70_000]
     assert trace.memory["event"].to_list() == [1, 2, 2]
+
+
+def test_an_older_tensor_goes_after_the_allocation_before_it() -> None:
+    trace = both(TIMES, DETAILS)
+    gone_ns = int(trace.memory["time_ns"][0]) + 1000
+    row = (64, 100, True, False, gone_ns, 1)
+    storages = pl.DataFrame([row], schema=FRAME_SCHEMAS["storages"], orient="row")
+    trace = join_passes(replace(trace, storages=storages, meta=replace(trace.meta, knows_storages=True)))
+    levels = memory_frame(trace)["total_bytes"].to_list()
+    assert levels == [612, 512, 0]  # the new block and the older tensor, the new block, nothing
 
 
 def test_memory_outside_of_the_steps_keeps_its_distance() -> None:
