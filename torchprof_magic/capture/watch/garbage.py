@@ -28,16 +28,21 @@ class GarbageTimes:
 
     def __init__(self) -> None:
         self.times_ns: deque[int] = deque(maxlen=2 * MAX_COLLECTIONS)
+        self._before = 0
         self._callback = _noting(self.times_ns)
 
     def begin(self) -> None:
         """Begin to note collections."""
+        self._before = len(self.times_ns)
         gc.callbacks.append(self._callback)
 
     def end(self) -> None:
         """End it; does nothing where it has not begun, or where the program has removed the callback."""
         with suppress(ValueError):
             gc.callbacks.remove(self._callback)
+        if len(self.times_ns) % 2:  # another thread was collecting meanwhile, and what is a start is not known
+            while len(self.times_ns) > self._before:
+                self.times_ns.pop()
 
     def drop(self) -> None:
         """Forget the collections since the last call of ``take``."""

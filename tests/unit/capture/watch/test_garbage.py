@@ -71,3 +71,13 @@ def test_nothing_is_left_in_the_list_of_callbacks(steps: int) -> None:
         times.begin()
         times.end()
     assert gc.callbacks == before
+
+
+def test_times_of_which_one_is_missing_are_dropped_and_earlier_ones_kept() -> None:
+    times = GarbageTimes()
+    times.times_ns.extend((10, 15))
+    times.begin()
+    times.times_ns.extend((20, 25, 30))
+    times.end()
+    assert len(times.times_ns) % 2 == 0
+    assert times.take()[0] == (10, 15)
