@@ -52,10 +52,8 @@ if TYPE_CHECKING:
             """Add a problem to the recording."""
 
 
-# An iteration that is shorter is no step if there is a loop around its own; and it is none either if it is shorter than
-# the second, and only a part of what the loop around has got.
-SHORT_NS = 20_000
-SHORT_PART_NS = 1_000_000
+# An iteration that is shorter is no step if there is a loop around its own.
+SHORT_NS = 5_000
 # So many iterations are measured where the shortest one is not clearly longer or shorter, by this factor.
 MOST_MEASURED = 8
 CLEARLY = 2
@@ -206,8 +204,10 @@ class Choice:
     @staticmethod
     def _is_long_in(candidate: Candidate, outer: Candidate) -> bool:
         """Return whether the iterations of an inner loop are long enough for steps, and most of those around them."""
-        if not candidate.is_measured or candidate.least_ns < candidate.short_ns:
+        if candidate.is_part or not candidate.is_measured or candidate.least_ns < SHORT_NS:
             return False
+        if not outer.loop.signs.may_do_torch:
+            return True  # what else an iteration around it does is no work
         expected_ns = candidate.least_ns * (ENOUGH_SEEN if candidate.length is None else candidate.length)
         return expected_ns >= MOST * (expected_ns + outer.until_inner_ns)
 
@@ -239,7 +239,8 @@ class Candidate:
 
     ``grew`` and ``stepped``: ops that need gradients ran in the last iteration, and an optimizer stepped in it. The
     shortest of the ``iterations`` took ``least_ns``: the first one may be cold. ``until_inner_ns`` is the time from the
-    start of the iteration until a loop in it began. One that ``is_given_up`` makes no steps, unless an optimizer does.
+    start of the iteration until a loop in it began. One that ``is_given_up``, or ``is_part`` of
+    the iterations around it, such as a loop over the rows of a batch, makes no steps unless an optimizer steps in it.
     """
 
     def __init__(self, loop: LoopOfCell, choice: Choice) -> None:
@@ -250,7 +251,7 @@ class Candidate:
         self.until_inner_ns = 0
         self.is_inside = self.stepped = self.grew = False
         self._choice = choice
-        self.is_given_up = self._gets_tensors = self._is_part = False
+        self.is_given_up = self._gets_tensors = self.is_part = False
         self._began_ns = 0
         self._nodes = 0
 
@@ -266,11 +267,6 @@ class Candidate:
         return self._choice.made_nodes() != self._nodes
 
     @property
-    def short_ns(self) -> int:
-        """Iterations that are shorter are no steps."""
-        return SHORT_PART_NS if self._is_part else SHORT_NS
-
-    @property
     def gets_tensors(self) -> bool:
         """True if the last item was a tensor, or had some in it."""
         return self._gets_tensors
@@ -278,7 +274,7 @@ class Candidate:
     @property
     def is_measured(self) -> bool:
         """True if so many iterations have ended that their length decides: a second one, and more near the limit."""
-        is_clear = not self.short_ns / CLEARLY < self.least_ns < self.short_ns * CLEARLY
+        is_clear = not SHORT_NS / CLEARLY < self.least_ns < SHORT_NS * CLEARLY
         enough = ENOUGH_SEEN if is_clear else MOST_MEASURED
         return self.iterations >= min(enough, self.length or enough)
 
@@ -366,7 +362,7 @@ class Candidate:
     def _note_source(self, iterable: object) -> None:
         """Note whether the items are parts of a batch, which the loop around this one has got, or batches of a list."""
         of_batch = is_tensor(iterable) or (type(iterable) is not list and self._choice.has_batch_around(self.loop))
-        self._is_part = self.loop.of_one_item or (self.loop.takes_apart and of_batch)
+        self.is_part = self.loop.of_one_item or (self.loop.takes_apart and of_batch)
 
     def _enter(self, length: int | None) -> None:
         __tracebackhide__ = True

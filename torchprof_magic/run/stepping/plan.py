@@ -179,7 +179,7 @@ def _shown(shown: Sequence[LoopOfCell], data: Sequence[LoopOfCell], *, is_checke
     others = [one for one in data if one not in shown and not any(outer in shown for outer in one.around)]
     around = {id(outer) for one in shown for outer in one.around}
     may_step = [one for one in others if is_checked and (one.signs.unknown or id(one) in around)]
-    instead = [one for one in others if _may_do_torch(one) and all(_may_run_for(one, missing) for missing in shown)]
+    instead = [one for one in others if one.signs.may_do_torch and all(_may_run_for(one, missing) for missing in shown)]
     plan = StepPlan(how="loop", chosen=shown[0], starts_late=True, is_checked=is_checked)
     if len(shown) == 1 and not (may_step or instead):
         return plan
@@ -189,10 +189,6 @@ def _shown(shown: Sequence[LoopOfCell], data: Sequence[LoopOfCell], *, is_checke
 def _may_run_for(loop: LoopOfCell, missing: LoopOfCell) -> bool:
     """Return whether a loop may run after it is known that another one does not."""
     return loop.is_instead_of(missing) or (loop.line > missing.line and missing not in loop.around)
-
-
-def _may_do_torch(loop: LoopOfCell) -> bool:
-    return loop.signs.model or loop.signs.torch or loop.signs.unknown
 
 
 def _without_walk(loop: LoopOfCell) -> LoopOfCell:

@@ -84,6 +84,11 @@ class Signs:
     torch: bool = False
     unknown: bool = False
 
+    @property
+    def may_do_torch(self) -> bool:
+        """True if it calls a model, runs ops, or may do so."""
+        return self.model or self.torch or self.unknown
+
     def add(self, other: Signs) -> None:
         """Add what another piece of code does."""
         for one in fields(self):
