@@ -31,8 +31,9 @@ class LoopOfCell:
 
     ``branches`` are the sides of ``if`` statements in which it stands: the number of the statement, and whether it is
     its ``else``. It ``walks`` if it goes over the parameters or modules of a model. It ``takes_apart`` if it goes over
-    a part of what the loop around it has got, such as the rows of a batch, and is ``of_one_item`` if it does what its
-    header lists with that, as for the two halves of a GAN. All of it is as written: the cell is changed later.
+    a part of what the loop around it has got, such as the rows of a batch, or uses that; and is ``of_one_item`` if it
+    does what its header lists with that, as for the two halves of a GAN. All of it is as written: the cell is changed
+    later.
     """
 
     loop: Loop
@@ -256,7 +257,7 @@ def _loops(
                 signs=signs,
                 branches=branches,
                 walks=walks_over_parts(node, reader.names),
-                takes_apart=not names_in(_source(node)).isdisjoint(got),
+                takes_apart=not (names_in(_source(node)) | _used_in(node)).isdisjoint(got),
                 of_one_item=isinstance(_source(node), (ast.List, ast.Tuple)) and not _used_in(node).isdisjoint(got),
             )
             yield found
