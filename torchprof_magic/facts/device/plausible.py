@@ -312,6 +312,8 @@ def _within_steps(trace: Trace, work: _Work) -> tuple[IntArray, Found]:
     events, steps = trace.events, trace.steps
     length = work.end_ns - work.start_ns
     is_host = ~events["category"].is_in(DEVICE_CATEGORIES).to_numpy()
+    if not is_host.any():  # so that the file does not say how long was recorded
+        return work.end_ns, NOTHING
     host_end = (events["start_ns"].to_numpy() + events["dur_ns"].to_numpy())[is_host]
     over_ns = int(host_end.max(initial=0))
     least = MANY_STEPS * np.median((steps["end_ns"] - steps["start_ns"]).to_numpy()) if steps.height else over_ns

@@ -200,3 +200,10 @@ def test_a_device_that_begins_late_has_no_clock_that_is_ahead() -> None:
     found = impossible_times(make_trace(*events))
     assert found.clocks == ()
     assert found.before_launch == NOTHING
+
+
+def test_in_a_file_of_nothing_but_work_no_kernel_outlasts_the_recording() -> None:
+    events = [kernel("gemm", 1_000 * n, 900 if n == 5 else 10, n + 1) for n in range(20)]
+    assert impossible_times(make_trace(*events)).over_steps == NOTHING
+    longest = [event | {"dur": 900_000} if event["ts"] == 19_000 else event for event in events]
+    assert impossible_times(make_trace(*longest, span("aten::mm", 0, 19_000))).over_steps == (1, 900_000_000)
