@@ -71,6 +71,7 @@ NETS = (
     "capture.session.live_session",
     "capture.switch.",
     "capture.torch_api.compat.is_profiler_on",
+    "capture.torch_api.compiling._tell_",
     "capture.watch.functions.FunctionLines._end",
     "capture.watch.functions.FunctionLines._on_call",
     "capture.watch.functions.FunctionLines._on_line",
@@ -83,6 +84,8 @@ NETS = (
     "capture.watch.modules.ModuleMarks._after",
     "capture.watch.modules.ModuleMarks._before",
     "capture.watch.modules._remove",
+    "capture.watch.waits.WaitWatch._leave",
+    "capture.watch.waits.WaitWatch._run",
     "ipython.awaiting.",
     "ipython.cell._compiled",
     "ipython.cell._split_last",
@@ -94,6 +97,7 @@ NETS = (
     "ipython.commands.",
     "ipython.extension.",
     "ipython.flags.",
+    "ipython.idle.Idle.catch_up",
     "ipython.magics.",
     "system.process.imports.",
     "system.process.memory.Growth.__del__",
@@ -106,7 +110,9 @@ NETS = (
     "run.stepping.stepper.",
     "run.stepping.choosing.Candidate.",
     "run.stepping.choosing.Choice.",
+    "run.stepping.instrument._put_in",
     "run.stepping.instrument.with_steppers",
+    "run.stepping.plan.loops_around",
 )
 # What the code calls itself; each of these hands on to something that is tried.
 CALLED_BY_USERS = "capture.session.CaptureSession."

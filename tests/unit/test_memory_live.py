@@ -43,7 +43,8 @@ def test_the_curve_and_its_categories_are_those_of_torch_where_it_knows_them(ben
     theirs = dict(zip(benchmark["OURS"], mean(times, levels, *window), strict=True))
     for category in ("gradient", "optimizer_state", "input"):
         assert ours[category] == pytest.approx(theirs[category], rel=0.01, abs=KIB)
-    assert ours["unknown"] <= max(theirs["unknown"] / 4, 1)
+    elsewhere = frame["unknown_bytes"].min()  # tensors of the process that are not the program's
+    assert ours["unknown"] - elsewhere <= max(theirs["unknown"] / 4, 1)
     assert ours["parameter"] <= theirs["parameter"] + 1  # torch counts scratch of the optimizer as parameters
 
 

@@ -5,7 +5,16 @@ from torchprof_magic.capture.interrupts.guard import open_to_interrupts, protect
 from torchprof_magic.capture.lengths import count_ahead
 from torchprof_magic.capture.live_profile import LiveProfile
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinished, take_unfinished
-from torchprof_magic.capture.parts import CHECKS, CLEANUP, FREE_MEMORY, KEPT_TRACES, MARKED_LOOP, PROGRESS, RESTART
+from torchprof_magic.capture.parts import (
+    CHECKS,
+    CLEANUP,
+    FREE_MEMORY,
+    FREED_EVENTS,
+    KEPT_TRACES,
+    MARKED_LOOP,
+    PROGRESS,
+    RESTART,
+)
 from torchprof_magic.capture.recording import (
     Cycle,
     LineSite,
@@ -32,6 +41,7 @@ __all__ = [
     "CHECKS",
     "CLEANUP",
     "FOLDER_PREFIX",
+    "FREED_EVENTS",
     "FREE_MEMORY",
     "KEPT_TRACES",
     "MARKED_LOOP",

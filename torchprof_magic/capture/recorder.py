@@ -18,6 +18,7 @@ from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCyc
 from torchprof_magic.capture.parts import (
     CUDA_GRAPHS,
     DEVICE_STATE,
+    FREED_EVENTS,
     IMPORTS,
     LIMITS,
     MODULES,
@@ -26,6 +27,7 @@ from torchprof_magic.capture.parts import (
     PYTHON_CALLS,
     PYTHON_PROFILER,
     RANGES,
+    WAITS,
 )
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat, features
@@ -293,7 +295,7 @@ class Recorder:
 
     def free_events(self) -> None:
         """Free torch's events of the last saved cycle."""
-        self._finished.free()
+        self._parts.undo(FREED_EVENTS, self._finished.free)
 
     def pause(self, pause: Pause) -> None:
         """Stop recording some activities until ``resume``, now or in the cycles that begin before that.
@@ -459,7 +461,7 @@ class Recorder:
         self._note_others(at_work)  # now, because torch may take seconds to stop, and other threads may end meanwhile
         self._parts.run(RANGES, self._ranges.end)
         self._end_calls(engine)
-        self._program.end_waits()
+        self._parts.undo(WAITS, self._program.end_waits)
         with self._quiet.held():
             engine.stop()
         self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)

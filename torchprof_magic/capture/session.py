@@ -36,6 +36,7 @@ from torchprof_magic.capture.parts import (
     CUDA_GRAPHS,
     DESCRIPTORS,
     FACTS,
+    FREED_EVENTS,
     HISTORY,
     INTERRUPTS,
     LENGTHS,
@@ -439,7 +440,7 @@ class CaptureSession:
     def free_events(self) -> None:
         """Free torch's events of the last cycle, which is on disk; otherwise they go with this session."""
         if self._recorder is not None:
-            self._recorder.free_events()
+            self.parts.undo(FREED_EVENTS, self._recorder.free_events)
 
     def let_interrupts_in(self) -> None:
         """Raise an interrupt that had to wait; every method that the user's code calls ends with this."""

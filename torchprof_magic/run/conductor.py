@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import (
     CLEANUP,
     FREE_MEMORY,
+    FREED_EVENTS,
     KEPT_TRACES,
     PROGRESS,
     CaptureSession,
@@ -43,6 +45,10 @@ if TYPE_CHECKING:
 SLOW_BYTES = 4_000_000
 # What failed in a recording that was begun anew.
 OWN_FAILURES = ("capture.part_failed", "capture.failed", "capture.gave_up", "capture.handler_failed")
+
+
+def _now(work: Callable[[], None]) -> None:
+    work()
 
 
 class Run:
@@ -119,13 +125,13 @@ class Run:
         labels: Callable[[], tuple[tuple[str, str], ...]] = tuple,
         stepping: Stepping | None = None,
         is_awaiting: bool = False,
-        later: Callable[[Callable[[], None]], None] | None = None,
+        later: Callable[[Callable[[], None]], None] = _now,
     ) -> None:
         """Make the report; call this in ``finally``, after the session has stopped.
 
         ``assign`` is called with the report as soon as it is made, ``show`` to show it. ``labels`` returns the file
         names and labels of the notebook's cells. ``stepping`` replaces the planned stepping, if the real one differs.
-        ``later`` is called with what can wait until nobody does.
+        ``later`` is called with what can wait until nobody does, which is done at once by default.
         Errors become a message and ``failure``; the user's own exception is not affected. Only an interrupt is raised
         here, and only if no other exception is being raised.
         """
@@ -158,8 +164,7 @@ class Run:
         finally:
             if has_exception:
                 session.guard.drop_pending()
-            if later is not None:
-                later(session.free_events)
+            session.parts.undo(FREED_EVENTS, partial(later, session.free_events))
             self._release(session)
 
     def _release(self, session: CaptureSession) -> None:

@@ -108,7 +108,7 @@ class FinishedCycles:
     def save(self, guard: InterruptGuard) -> None:
         """Write every waiting cycle to disk; a failure becomes a problem and does not affect the others."""
         while self._waiting:
-            self.free()
+            self._spent = None
             finished = self._waiting.pop(0)
             path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
             with self._quiet.held():
@@ -124,7 +124,9 @@ class FinishedCycles:
                     self._fallbacks.remove_empty()
             if finished.engine.execution_path is not None:
                 self._save_execution_trace(finished, finished.engine.execution_path)
-            if lack_for_reading(_FILES_BESIDE_EVENTS * self.file_bytes) is None:
+            # After an export that failed, torch's events hold its file open.
+            is_as_planned = saved is not None and saved.path == path
+            if is_as_planned and lack_for_reading(_FILES_BESIDE_EVENTS * self.file_bytes) is None:
                 self._spent = finished.engine
 
     def free(self) -> None:

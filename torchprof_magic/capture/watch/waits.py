@@ -186,7 +186,7 @@ class WaitWatch:
     def _leave(self) -> None:
         """End this thread; the next step begins another one."""
         self._is_on = self._is_running = False
-        self._close_clocks()
+        self._parts.undo(WAITS, self._close_clocks)
         self._done.release()
 
     def _look(self) -> _Looked:
