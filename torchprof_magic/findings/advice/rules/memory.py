@@ -19,8 +19,8 @@ from torchprof_magic.tables.memory.leaks import MEASURED, leaks_table
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# Of the peak, and in all. Memory that grows by less in a step is not what a program runs out of: in 100,000 steps it is
-# less than 100 MB.
+# Of what the steps use beyond what lay in memory before them, however much that is; and in all. Memory that grows by less
+# in a step is not what a program runs out of: in 100,000 steps it is less than 100 MB.
 LEAST_GROWTH = 0.01
 LEAST_GROWTH_BYTES = 1_000
 # Of the peak. Computing again takes time, so less memory than that is not worth it.
@@ -39,7 +39,7 @@ def memory_leak(trace: Trace) -> Advice | None:
     if trace.memory.height == 0:
         return None
     leaks = leaks_table(trace).frame
-    least = max(LEAST_GROWTH * _peak(trace), LEAST_GROWTH_BYTES)
+    least = max(LEAST_GROWTH * _used_bytes(trace), LEAST_GROWTH_BYTES)
     certain = leaks.filter(pl.col("certainty") == MEASURED)
     is_certain = certain.height > 0 and certain["bytes_per_step"].sum() >= least
     leaks = certain if is_certain else leaks
@@ -82,9 +82,11 @@ def _doubt(trace: Trace, leaks: pl.DataFrame) -> str:
     return "In the same steps as much memory of other sizes was released, which was allocated before the recording."
 
 
-def _peak(trace: Trace) -> int:
-    peak = memory_series(trace).frame["allocated_bytes"].max()
-    return peak if isinstance(peak, int) else 0
+def _used_bytes(trace: Trace) -> int:
+    """Return how far the peak lies above the level at the beginning, of the device where that is most."""
+    level = pl.col("allocated_bytes")
+    used = memory_series(trace).frame.group_by("lane").agg(level.max() - level.first())["allocated_bytes"].max()
+    return used if isinstance(used, int) else 0
 
 
 def checkpoint(trace: Trace) -> Advice | None:
