@@ -157,20 +157,27 @@ def _cut_by(lines: dict[int, Timeline], pieces: Pieces, lane_of_step: IntArray) 
 
     Return the parts, the piece that each is of, and what the timeline has there.
     """
-    if not lines:
-        return pieces, np.arange(len(pieces.of)), np.full(len(pieces.of), NO_PARENT, np.int64)
-    parts, pieces_of_parts, causes = [], [], []
+    cause = np.full(len(pieces.of), NO_PARENT, np.int64)
     lane = lane_of_step[pieces.of]
-    for number in np.unique(lane).tolist():
-        chosen = np.flatnonzero(lane == number)
-        line = lines.get(number, Timeline(*(np.empty(0, np.int64) for _ in range(3))))
-        cut = pieces_of(line, pieces.start_ns[chosen], pieces.end_ns[chosen])
-        of = chosen[cut.of]
+    whole, parts, parts_of, causes = np.ones(len(pieces.of), np.bool_), [], [], []
+    for number in np.unique(lane[np.isin(lane, [*lines])]).tolist():
+        chosen, line = np.flatnonzero(lane == number), lines[number]
+        first = np.searchsorted(line.start_ns, pieces.start_ns[chosen], side="right") - 1
+        changes = np.searchsorted(line.start_ns, pieces.end_ns[chosen], side="left") - 1 > first
+        # Most lie between two changes.
+        cause[chosen] = np.append(line.cause, NO_PARENT)[first]
+        several = chosen[changes]
+        whole[several] = False
+        cut = pieces_of(line, pieces.start_ns[several], pieces.end_ns[several])
+        of = several[cut.of]
         parts.append(Pieces(pieces.of[of], cut.start_ns, cut.end_ns, pieces.state[of], pieces.cause[of]))
-        pieces_of_parts.append(of)
+        parts_of.append(of)
         causes.append(cut.cause)
-    joined = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
-    return joined, np.concatenate(pieces_of_parts), np.concatenate(causes)
+    if whole.all():
+        return pieces, np.arange(len(whole)), cause
+    rest = Pieces(*(column[whole] for column in pieces))
+    joined = Pieces(*map(np.concatenate, zip(rest, *parts, strict=True)))
+    return joined, np.concatenate((np.flatnonzero(whole), *parts_of)), np.concatenate((cause[whole], *causes))
 
 
 @once_per_trace

@@ -19,7 +19,7 @@ from torchprof_magic.tables.memory.leaks import MEASURED, leaks_table
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# Of what the steps use beyond what lay in memory before them, however much that is; and in all. Memory that grows by less
+# Of what the steps use beyond what lay in memory before them; and in all. Memory that grows by less
 # in a step is not what a program runs out of: in 100,000 steps it is less than 100 MB.
 LEAST_GROWTH = 0.01
 LEAST_GROWTH_BYTES = 1_000

@@ -124,8 +124,11 @@ def _parameter_ns(trace: Trace) -> int:
 
 def _usual(trace: Trace, rows: IntArray) -> _Usual:
     """Return what a step takes on average, of those that call equally many ops as long as the shortest of them."""
-    calls = [_ops_in(trace, row[None]) for row in rows]
-    counts = np.array([len(each_one) for each_one in calls])
+    ops = _top_ops(trace)
+    step = _range_around(trace, ops, rows)
+    order = np.lexsort((ops, step))
+    counts = np.bincount(step[step >= 0], minlength=len(rows))
+    calls = np.split(ops[order][len(ops) - int(counts.sum()) :], np.cumsum(counts)[:-1])
     alike = [np.flatnonzero(counts == count) for count in np.unique(counts[counts > 0])]
     parts = [(len(at), _shortest(trace, rows[at], np.stack([calls[each_one] for each_one in at]))) for at in alike]
     whole = max(sum(count for count, _ in parts), 1)
@@ -230,14 +233,19 @@ def _outermost(trace: Trace, rows: IntArray) -> IntArray:
     return rows[~np.isin(trace.events["parent"].to_numpy()[rows], rows)]
 
 
+def _range_around(trace: Trace, rows: IntArray, ranges: IntArray) -> IntArray:
+    """Return in which of the ranges, by their place in ``ranges``, each row begins, on the same thread; or -1."""
+    start, dur, lane = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns", "lane"))
+    order = np.append(np.argsort(start[ranges], kind="stable"), -1)
+    place = order[np.searchsorted(start[ranges][order[:-1]], start[rows], side="right") - 1]
+    around = np.append(ranges, 0)[place]
+    is_in = (start[rows] < start[around] + dur[around]) & (lane[rows] == lane[around])
+    return np.where((place >= 0) & is_in, place, -1)
+
+
 def _is_in(trace: Trace, rows: IntArray, ranges: IntArray) -> np.ndarray:
     """Return which rows begin in one of the ranges, on the same thread."""
-    start, dur, lane = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns", "lane"))
-    order = ranges[np.argsort(start[ranges], kind="stable")]
-    at = np.searchsorted(start[order], start[rows], side="right") - 1
-    around = np.append(order, -1)[at]
-    end = np.append(start + dur, 0)[around]
-    return (at >= 0) & (start[rows] < end) & (lane[rows] == np.append(lane, -1)[around])
+    return _range_around(trace, rows, ranges) >= 0
 
 
 @once_per_trace
