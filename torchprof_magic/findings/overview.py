@@ -13,7 +13,6 @@ from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import step_pieces
 from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
-from torchprof_magic.findings.more_steps import more_steps
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
 from torchprof_magic.findings.verdict.words import place_of, short_name
@@ -46,7 +45,6 @@ def overview_facts(trace: Trace) -> Facts:
     steps = complete_steps(steps_table(trace).frame)
     sections = (
         _why_idle(trace),
-        _one_step(trace),
         Section(title="Where the host's time goes", facts=_phases(steps), kind="phases", aside="per step"),
         _waits(trace),
         _loaders(trace),
@@ -61,12 +59,6 @@ def overview_facts(trace: Trace) -> Facts:
         Section(title="Metadata", facts=_metadata(trace), group="about"),
     )
     return Facts(sections=tuple(section for section in sections if section.facts))
-
-
-def _one_step(trace: Trace) -> Section:
-    """Return how to record several steps, where the recording without a loop is one."""
-    hint = more_steps(trace)
-    return Section(title="Steps", facts=(Fact(label="One step", value=hint, unit="text"),) if hint else ())
 
 
 def _why_idle(trace: Trace) -> Section:

@@ -81,17 +81,15 @@ def text_summary(
     machine: str,
     cards: Sequence[Card] = (),
     peak_note: Callable[[str], str] = lambda _device: "",
-    hint: str = "",
 ) -> str:
     """Return the report as one screen of text: verdict, doubts, what to change, steps, ops, memory peaks, problems.
 
-    ``peak_note`` says what the peak of a device does not count, and ``hint`` how to record several steps.
+    ``peak_note`` says what the peak of a device does not count.
     """
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
     parts = [printable(title), printable(machine), "", verdict.statement, *doubt_lines(verdict.doubts)]
     parts += card_lines(cards)
     parts += _phase_lines(steps.frame)
-    parts += [hint] if hint else []
     parts += _op_lines(ops)
     parts += [_memory_line(mark, peak_note(mark.lane)) for mark in memory_peaks(memory)]
     parts += [_problem_line(problem) for problem in problems]

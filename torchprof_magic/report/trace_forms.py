@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from torchprof_magic.exporters.chrome import write_chrome
-from torchprof_magic.findings.more_steps import more_steps
 from torchprof_magic.model.errors import StoreError
 from torchprof_magic.model.shapes import Series, Table, count_rows
 from torchprof_magic.render.displayed import Forms, KeptView
@@ -97,10 +96,7 @@ class TraceForms(Forms):
         found, trace = self.analysis, self.trace
         note = partial(starting_note, trace)
         machine = machine_of(trace)
-        hint = more_steps(trace)
-        return text_summary(
-            trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note, hint
-        )
+        return text_summary(trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note)
 
     def html(self) -> str:
         """Return the static copy."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from torchprof_magic.run.scopes import clock_shift_ns
@@ -30,8 +31,8 @@ def without_transitions(trace: Trace, recording: Recording) -> Trace:
     began = pl.col("began_ns").fill_null(start).clip(start, end)
     ended = pl.col("ended_ns").fill_null(end).clip(began, end)
     if not trace.has_device:
-        cut = steps.with_columns(began.alias("start_ns"), ended.alias("end_ns"))
-        return replace(trace, steps=cut.select(trace.steps.columns))
+        cut = steps.with_columns(began.alias("start_ns"), ended.alias("end_ns")).select(trace.steps.columns)
+        return replace(trace, steps=cut, scopes=_within_steps(trace, cut))
     around = steps.select("cycle", "number", (began - start).alias("lead"), (end - ended).alias("tail")).rows()
     own = {(cycle, number): (lead, tail) for cycle, number, lead, tail in around}
     marks = []
@@ -39,6 +40,22 @@ def without_transitions(trace: Trace, recording: Recording) -> Trace:
         lead_ns, tail_ns = own.get((mark.cycle, mark.number), (0, 0))
         marks.append(replace(mark, lead_ns=lead_ns, tail_ns=tail_ns))
     return replace(trace, meta=replace(trace.meta, recorded_steps=tuple(marks)))
+
+
+def _within_steps(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the scopes, of which a run of the line that fetches the next item begins with the step of that item.
+
+    It begins in the step before, and all but a few microseconds in between are the recording's own work. A line that
+    runs through several steps stays as it is.
+    """
+    began = np.sort(steps["start_ns"].to_numpy())
+    start = trace.scopes["start_ns"].to_numpy()
+    end = start + trace.scopes["dur_ns"].to_numpy()
+    steps_in = np.searchsorted(began, end, side="right") - np.searchsorted(began, start, side="right")
+    is_line = (trace.sites["kind"] == "line").to_numpy()[trace.scopes["site"].to_numpy()]
+    fetches = is_line & (steps_in == 1)
+    first = np.where(fetches, began[np.searchsorted(began, end, side="right") - 1], start)
+    return trace.scopes.with_columns(pl.Series("start_ns", first), pl.Series("dur_ns", end - first))
 
 
 def _user_times(trace: Trace, marks: ProgramMarks) -> list[tuple[int, int, int, int]]:

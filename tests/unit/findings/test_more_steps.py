@@ -6,7 +6,7 @@ import pytest
 from support import annotation, make_trace, span
 
 from torchprof_magic.findings.more_steps import more_steps
-from torchprof_magic.findings.overview import overview_facts
+from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.model.meta import CellSource, Stepping
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.report.trace_report import Report
@@ -63,11 +63,7 @@ def test_a_block_of_profile_says_so_for_itself_and_a_file_of_another_program_say
     assert more_steps(make_trace(annotation("ProfilerStep#1", 0, 100), span("aten::mm", 10, 80))) == ""
 
 
-def test_the_overview_shows_it_in_a_section_that_is_not_folded_away() -> None:
-    (section,) = [
-        one for one in overview_facts(recorded("go()")).sections if one.title == "Steps" and one.group == "main"
-    ]
-    assert [(fact.label, fact.unit) for fact in section.facts] == [("One step", "text")]
-    assert all(
-        one.group == "about" for one in overview_facts(recorded("go()", steps=2)).sections if one.title == "Steps"
-    )
+def test_the_doubt_of_a_single_step_says_it() -> None:
+    (doubt,) = [one for one in find_verdict(recorded("go()")).doubts if one.startswith("Only 1 complete step recorded")]
+    assert doubt.endswith(more_steps(recorded("go()")))
+    assert not any("For several steps" in one for one in find_verdict(recorded("go()", steps=2)).doubts)

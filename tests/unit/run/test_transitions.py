@@ -6,10 +6,12 @@ from array import array
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 from support import annotation, kernel, launch, make_trace, recording, span
 
 from torchprof_magic.capture import ProgramMarks
 from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.run.transitions import without_transitions
 
 BASE = 10**15
@@ -68,3 +70,37 @@ def test_steps_in_which_a_device_works_meanwhile_are_torchs_ranges() -> None:
     run = replace(recording(Path()), program=(noted,))
     found = without_transitions(replace(trace, meta=replace(trace.meta, recorded_steps=marks)), run)
     assert [(mark.lead_ns, mark.tail_ns) for mark in found.meta.recorded_steps] == [(30_000, 30_000), (0, 0)]
+
+
+def test_the_line_that_fetches_the_next_item_begins_with_the_step_of_that_item() -> None:
+    trace = make_trace(*RANGES)
+    header, body, around = (40, 125), (125, 60), (5, 190)  # the last runs through both steps
+    rows = [(site, 0, start * 1000, dur * 1000, 0) for site, (start, dur) in enumerate((header, body, around))]
+    rows.append((3, *rows[0][1:]))  # a module is no line
+    sites = [("line", "cell.py", line, "") for line in (1, 2, 3)] + [("module", "", 0, "")]
+    trace = replace(
+        trace,
+        sites=pl.DataFrame(
+            [
+                dict.fromkeys(SITES_SCHEMA) | dict(zip(("kind", "file", "line", "name"), one, strict=True))
+                for one in sites
+            ],
+            schema=SITES_SCHEMA,
+        ),
+        scopes=pl.DataFrame(rows, schema=SCOPES_SCHEMA, orient="row"),
+    )
+    noted = ProgramMarks(
+        cycle=0,
+        lines=array("q"),
+        calls=array("q"),
+        functions=array("q"),
+        steps=((5, at(30), at(70)), (6, at(115), at(180))),
+        clock=CLOCK,
+    )
+    found = without_transitions(trace, replace(recording(Path()), program=(noted,))).scopes
+    assert found.select("start_ns", "dur_ns").rows() == [
+        (115_000, 50_000),
+        (125_000, 60_000),
+        (5_000, 190_000),
+        (40_000, 125_000),
+    ]

@@ -16,6 +16,7 @@ from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.one_time import new_ops_ratio
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.findings.more_steps import more_steps
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
 from torchprof_magic.findings.verdict.once import one_time_within, one_time_work, work_from_before
@@ -291,6 +292,11 @@ def _uneven(trace: Trace) -> str:
 
 
 def _few(trace: Trace) -> str:
+    few = _too_few(trace)
+    return " ".join(filter(None, (few, more_steps(trace)))) if few else ""
+
+
+def _too_few(trace: Trace) -> str:
     chosen = chosen_steps(trace)
     count = chosen.row
     if trace.steps.height == 0 or len(count) >= LEAST_STEPS:
