@@ -112,7 +112,8 @@ def test_what_each_step_leaves_behind_is_said_with_its_op_and_line(report: tp.Re
     assert leak["bytes_per_step"] == 256 * 1024 * 4
     sentence = shown.locator(".tp-growth")
     expect(sentence).to_contain_text("Each step leaves 1.05 MB behind.")
-    expect(sentence).to_contain_text(f"aten::addmm at {Path(__file__).name}:{leak['line']}")
+    expect(sentence).to_contain_text(f"aten::addmm at {Path(__file__).name}:{leak['line']} allocates it, and ")
+    expect(sentence).to_contain_text(f"kept[…] keeps it at {Path(__file__).name}:{leak['kept_line']}.")
     shown.locator(".tp-blocks").get_by_text("Grown").click()
     assert listed(shown)["activation"] >= leak["size_bytes"]
 

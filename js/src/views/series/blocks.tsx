@@ -235,6 +235,17 @@ interface GrowthProps {
   readonly leaks: readonly Leak[];
 }
 
+function At({ place }: { readonly place: string }) {
+  return (
+    place !== "" && (
+      <>
+        {" at "}
+        <bdi class="tp-code">{place}</bdi>
+      </>
+    )
+  );
+}
+
 function Growth({ report, view, leaks }: GrowthProps) {
   const [worst] = leaks;
   const holders = groupingsOf(report, view.tab).find(({ name }) => name === "holders");
@@ -249,16 +260,18 @@ function Growth({ report, view, leaks }: GrowthProps) {
         <strong>
           Each step {verb} {formatBytes(all)} behind.
         </strong>{" "}
-        {worst.op === "" ? "Blocks" : <bdi class="tp-code">{worst.op}</bdi>}
-        {worst.where !== "" && (
+        {worst.op === "" ? "A line" : <bdi class="tp-code">{worst.op}</bdi>}
+        <At place={worst.where} />
+        {` allocates ${others > 0 ? `${formatBytes(worst.bytes)} of it` : "it"}`}
+        {worst.keeper !== "" && (
           <>
-            {" at "}
-            <bdi class="tp-code">{worst.where}</bdi>
+            {", and "}
+            <bdi class="tp-code">{worst.keeper}</bdi>
+            {" keeps it"}
+            <At place={worst.keptAt} />
           </>
-        )}{" "}
-        {others > 0
-          ? `keeps ${formatBytes(worst.bytes)} of it; ${plural(others, "other place")} the rest.`
-          : "allocates it."}
+        )}
+        {others > 0 ? `; ${plural(others, "other place")} the rest.` : "."}
         {worst.where === "" && " Its line was not recorded: add --lines."}
         {holders !== undefined && (
           <>

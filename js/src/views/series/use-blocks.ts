@@ -15,6 +15,9 @@ export interface Leak {
   readonly steps: number;
   readonly where: string;
   readonly op: string;
+  /** What keeps it, and the line that puts it there; empty where that is not known. */
+  readonly keeper: string;
+  readonly keptAt: string;
   /** Whether the memory certainly grows, or what is left may replace what was there before. */
   readonly isCertain: boolean;
 }
@@ -102,19 +105,26 @@ function leaksOf(frame: Frame | null, lane: string): readonly Leak[] {
   if (frame === null) return NO_LEAKS;
   const rows = rowsOf(frame).filter((row) => stringAt(frame, "device", row) === lane);
   const found = rows.map((row) => {
-    const file = stringAt(frame, "file", row);
-    const line = numberAt(frame, "line", row);
-    const isKnown = file !== "" && !Number.isNaN(line);
     return {
       bytes: numberAt(frame, "bytes_per_step", row),
       steps: numberAt(frame, "steps", row),
-      where: isKnown ? `${file.slice(file.lastIndexOf("/") + 1)}:${line}` : "",
+      where: placeAt(frame, "", row),
       op: stringAt(frame, "op", row),
+      keeper: stringAt(frame, "kept_in", row),
+      keptAt: placeAt(frame, "kept_", row),
       isCertain: stringAt(frame, "certainty", row) === "measured",
     };
   });
   const certain = found.filter(({ isCertain }) => isCertain);
   return certain.length > 0 ? certain : found;
+}
+
+function placeAt(frame: Frame, prefix: string, row: number): string {
+  const file = stringAt(frame, `${prefix}file`, row);
+  const line = numberAt(frame, `${prefix}line`, row);
+  return file === "" || Number.isNaN(line)
+    ? ""
+    : `${file.slice(file.lastIndexOf("/") + 1)}:${line}`;
 }
 
 function trendOf({ time_ns, bands }: LaneSeries, marks: readonly MarkHeader[]): Blocks["trend"] {
