@@ -43,19 +43,26 @@ def without_transitions(trace: Trace, recording: Recording) -> Trace:
 
 
 def _within_steps(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the scopes, of which a run of the line that fetches the next item begins with the step of that item.
+    """Return the scopes without what lies beside the steps, where a run of a line begins or ends there.
 
-    It begins in the step before, and all but a few microseconds in between are the recording's own work. A line that
-    runs through several steps stays as it is.
+    The line that fetches the next item does, when one step ends and the next begins. A line that runs through several
+    steps stays as it is.
     """
-    began = np.sort(steps["start_ns"].to_numpy())
+    began, ended = np.sort(steps["start_ns"].to_numpy()), np.sort(steps["end_ns"].to_numpy())
+    if len(began) == 0:
+        return trace.scopes
     start = trace.scopes["start_ns"].to_numpy()
     end = start + trace.scopes["dur_ns"].to_numpy()
-    steps_in = np.searchsorted(began, end, side="right") - np.searchsorted(began, start, side="right")
     is_line = (trace.sites["kind"] == "line").to_numpy()[trace.scopes["site"].to_numpy()]
-    fetches = is_line & (steps_in == 1)
-    first = np.where(fetches, began[np.searchsorted(began, end, side="right") - 1], start)
-    return trace.scopes.with_columns(pl.Series("start_ns", first), pl.Series("dur_ns", end - first))
+    # The gaps between steps, the last of which has no end: a moment is in the one behind the last step that has ended.
+    gap_end = np.append(began[1:], np.iinfo(np.int64).max)
+    of_start, of_end = (np.searchsorted(ended, at, side="right") - 1 for at in (start, end))
+    begins_beside = is_line & (of_start >= 0) & (start < gap_end[of_start])
+    ends_beside = is_line & (of_end >= 0) & (end < gap_end[of_end])
+    last = np.where(ends_beside, ended[of_end], end)
+    first = np.where(begins_beside, np.minimum(gap_end[of_start], end), start)
+    first = np.minimum(first, np.maximum(last, start))
+    return trace.scopes.with_columns(pl.Series("start_ns", first), pl.Series("dur_ns", np.maximum(last - first, 0)))
 
 
 def _user_times(trace: Trace, marks: ProgramMarks) -> list[tuple[int, int, int, int]]:

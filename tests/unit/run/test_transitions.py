@@ -72,12 +72,12 @@ def test_steps_in_which_a_device_works_meanwhile_are_torchs_ranges() -> None:
     assert [(mark.lead_ns, mark.tail_ns) for mark in found.meta.recorded_steps] == [(30_000, 30_000), (0, 0)]
 
 
-def test_the_line_that_fetches_the_next_item_begins_with_the_step_of_that_item() -> None:
+def test_what_a_line_does_beside_the_steps_is_not_its_own() -> None:
     trace = make_trace(*RANGES)
-    header, body, around = (40, 125), (125, 60), (5, 190)  # the last runs through both steps
-    rows = [(site, 0, start * 1000, dur * 1000, 0) for site, (start, dur) in enumerate((header, body, around))]
-    rows.append((3, *rows[0][1:]))  # a module is no line
-    sites = [("line", "cell.py", line, "") for line in (1, 2, 3)] + [("module", "", 0, "")]
+    before, after, beside, around = (60, 35), (112, 10), (80, 20), (35, 140)
+    rows = [(site, 0, start * 1000, dur * 1000, 0) for site, (start, dur) in enumerate((before, after, beside, around))]
+    rows.append((4, *rows[0][1:]))  # a module is no line
+    sites = [("line", "cell.py", line, "") for line in (1, 2, 3, 4)] + [("module", "", 0, "")]
     trace = replace(
         trace,
         sites=pl.DataFrame(
@@ -98,9 +98,6 @@ def test_the_line_that_fetches_the_next_item_begins_with_the_step_of_that_item()
         clock=CLOCK,
     )
     found = without_transitions(trace, replace(recording(Path()), program=(noted,))).scopes
-    assert found.select("start_ns", "dur_ns").rows() == [
-        (115_000, 50_000),
-        (125_000, 60_000),
-        (5_000, 190_000),
-        (40_000, 125_000),
-    ]
+    times = [(start // 1000, (start + dur) // 1000) for start, dur in found.select("start_ns", "dur_ns").rows()]
+    assert (times[0], times[1], times[3], times[4]) == ((60, 70), (115, 122), (35, 175), (60, 95))
+    assert found["dur_ns"][2] == 0
