@@ -13,6 +13,7 @@ import torch
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler
 
 if TYPE_CHECKING:
@@ -32,9 +33,12 @@ MODULE_HOOKS = (
 def hide_from_compiler(own: Collection[int]) -> Callable[[], None]:
     """Take hooks of all modules, by the ids of their handles, out of torch's tables while anything is being compiled.
 
-    Code is not guarded against module hooks that come later. Returns a function that ends this. A version of torch that
-    does not tell when it compiles sees the hooks.
+    Code is not guarded against module hooks that come later, except by two versions of torch: there it would be
+    compiled again in every call, and sees the hooks. So does a version that does not tell when it compiles. Returns a
+    function that ends this.
     """
+    if features.guards_module_hooks():
+        return lambda: None
     hidden = _Hidden(own)
     try:
         from torch._dynamo.callback import callback_handler  # noqa: PLC0415 - takes seconds where it is not loaded yet

@@ -33,6 +33,8 @@ STACKS: Final = "with_stack on Python 3.13"
 KEYWORDS_OF_CALLS: Final = "with_kwargs for hooks of all modules"
 EXTRA_RESOURCES: Final = "set_extra_resource_collection"
 STACKS_SINCE: Final = (2, 7, 1)
+# From the first of these versions to before the second; with 2.4.1, 2.7.1, 2.8, 2.9.1, 2.13 and 2.15 it does not.
+HOOK_GUARDS: Final = (2, 5), (2, 7)
 REFUSED: Final = "an option that needs it is refused before anything runs"
 
 
@@ -84,8 +86,16 @@ def _takes_types() -> bool:
 
 def _survives_stacks() -> bool:
     """Return whether Python calls can be recorded: before 2.7.1, it is a SIGSEGV on Python 3.13."""
-    release = tuple(int(part) for part in re.findall(r"[0-9]+", VERSION)[:3])
-    return sys.version_info < (3, 13) or release >= STACKS_SINCE
+    return sys.version_info < (3, 13) or _release() >= STACKS_SINCE
+
+
+def guards_module_hooks() -> bool:
+    """Return whether torch.compile guards code that it made without hooks of all modules against any that come."""
+    return HOOK_GUARDS[0] <= _release() < HOOK_GUARDS[1]
+
+
+def _release() -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"[0-9]+", VERSION)[:3])
 
 
 FEATURES: Final = (

@@ -12,6 +12,7 @@ from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
 import torchprof_magic as tp
+from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.compiling import hide_from_compiler, watch_optimizers
 
 if TYPE_CHECKING:
@@ -120,6 +121,30 @@ def test_hooks_come_back_in_their_order_and_not_after_their_recording() -> None:
     assert seen[1:] == [([], [])]
     assert not table
     assert not always
+
+
+@pytest.mark.filterwarnings("ignore:Using `torch.compile")
+@pytest.mark.parametrize(
+    ("version", "is_hidden"), [("2.4.1", True), ("2.5.1+cu124", False), ("2.6.0", False), ("2.7.0", True)]
+)
+def test_a_torch_whose_code_is_guarded_against_hooks_compiles_with_them(
+    version: str, is_hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "VERSION", version)
+    own = torch_module.register_module_forward_hook(lambda *_: None)
+    seen: list[list[int]] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        seen.append(list(torch_module._global_forward_hooks))
+        return graph
+
+    undo = hide_from_compiler({own.id})
+    try:
+        torch.compile(lambda value: value + 1, backend=backend)(INPUT)
+        assert seen == [[] if is_hidden else [own.id]]
+    finally:
+        undo()
+        own.remove()
 
 
 def test_hooks_that_are_removed_while_a_model_is_compiled_stay_removed() -> None:
