@@ -119,7 +119,12 @@ def test_the_flame_graph_zooms_searches_and_goes_back(lab: Lab) -> None:
     report = lab.report()
     open_tab(report, "flame")
     expect(flame(report)).to_have_attribute("data-tp-focus", "all")
-    lab.page.mouse.dblclick(*box(report, 0.2, 2))
+    # How long the calls took decides where a box lies; beside one, nothing is zoomed.
+    for share in (0.2, 0.1, 0.3, 0.4, 0.6):
+        lab.page.mouse.dblclick(*box(report, share, 2))
+        lab.page.wait_for_timeout(200)
+        if flame(report).get_attribute("data-tp-focus") != "all":
+            break
     expect(flame(report)).not_to_have_attribute("data-tp-focus", "all")
     lab.page.keyboard.press("Escape")
     expect(flame(report)).to_have_attribute("data-tp-focus", "all")
