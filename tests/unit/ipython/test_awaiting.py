@@ -24,20 +24,11 @@ from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.options import ProfileOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine
     from pathlib import Path
 
 AWAITED = "await get_ipython().magics_manager.registry['TorchProfMagics'].torchprof_awaited("
 SYNC = "get_ipython().run_cell_magic('torchprof', "
-
-
-@pytest.fixture
-def shell() -> Iterator[InteractiveShell]:
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance()
-    extension.load(shell)
-    yield shell
-    InteractiveShell.clear_instance()
 
 
 @pytest.mark.parametrize(

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
-import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from torchprof_magic.ipython import extension
 from torchprof_magic.ipython.idle import DELAY_S, Idle
-
-
-@pytest.fixture
-def shell() -> Iterator[InteractiveShell]:
-    """IPython with the extension."""
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance()
-    extension.load(shell)
-    yield shell
-    extension.unload(shell)
-    InteractiveShell.clear_instance()
 
 
 def test_without_an_event_loop_it_is_done_at_once(shell: InteractiveShell) -> None:
