@@ -1,4 +1,4 @@
-/** Build the page as one module and one style sheet. `--watch` rebuilds on changes. */
+/** Build the page as one module and one style sheet, and what loads it. `--watch` rebuilds on changes. */
 
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { build, context } from "esbuild";
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
-const widget = resolve(root, "../widgets/report");
+const widgets = resolve(root, "../widgets");
 const statics = resolve(root, "../torchprof_magic/static");
 const LICENSES = "THIRD_PARTY_LICENSES.txt";
 
@@ -25,7 +25,10 @@ const shared = {
 
 const report = {
   ...shared,
-  entryPoints: { report: join(widget, "index.ts") },
+  entryPoints: {
+    report: join(widgets, "report/index.ts"),
+    loader: join(widgets, "loader/index.ts"),
+  },
   outdir: statics,
   minify: true,
   // The libraries' console warnings are meant for developers, and cost 1 kB in every saved notebook.

@@ -1,4 +1,4 @@
-/** Fail if the bundle is over its size budget: every saved notebook contains a copy of it. */
+/** Fail if the bundle is over its size budget: a notebook that is saved with its live views contains a copy of it. */
 
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import html
 import json
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Frame, Page
 
 import torchprof_magic as tp
 from torchprof_magic.model.errors import TorchProfError
-from torchprof_magic.render.standalone_html import front_end
+from torchprof_magic.render.front_end import built
 
 Host = Literal["plain", "vscode", "colab", "marimo"]
 CHUNK_BYTES = 1 << 20
@@ -53,7 +54,7 @@ _SCRIPT = Template(
     const source = new Blob([$bundle], { type: "text/javascript" });
     const module = await import(URL.createObjectURL(source));
     window.show = (el) => module.default.render({ model, el });
-    window.unmount = window.show($place);
+    window.unmount = await window.show($place);
     """
 )
 
@@ -117,11 +118,14 @@ GROUNDS = {"light": "#ffffff", "dark": "#181818"}
 
 def write_host(folder: Path, host: Host, report: tp.Report, theme: str = "light") -> Path:
     """Write the page of a host with a report, and return the file to open."""
-    bundle, css = front_end()
+    bundle, css = built()
     place = "place" if host == "marimo" else 'document.getElementById("output")'
     page = report._forms.page
     script = _SCRIPT.substitute(
-        header=_quoted(page.header), data=base64.b64encode(page.data).decode(), bundle=_quoted(bundle), place=place
+        header=_quoted(page.header),
+        data=base64.b64encode(gzip.compress(page.data)).decode(),
+        bundle=_quoted(bundle),
+        place=place,
     )
     parts = {"script": script, "css": css, "theme": theme, "ground": GROUNDS[theme]}
     if host == "plain":

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Locator, Route, expect
 
 from torchprof_magic.model.meta import MAX_TEXT, shortened
 from torchprof_magic.model.units import printable
-from torchprof_magic.render.standalone_html import front_end
+from torchprof_magic.render.front_end import built
 from torchprof_magic.render.static_html import NAME_CHARS
 from torchprof_magic.report.trace_report import Report
 
@@ -245,7 +245,7 @@ def test_copied_rows_and_files_have_every_text_and_no_formula(
 
 def test_what_a_report_has_once_is_shown_as_a_text(watched: Watched) -> None:
     """Title, cell, machine, metadata and problems: one small report after the other, all in one page."""
-    bundle, css = front_end()
+    bundle, css = built()
     watched.page.goto("about:blank")
     watched.page.set_content("<!DOCTYPE html><main></main>")
     watched.page.add_style_tag(content=css)
@@ -269,7 +269,7 @@ SHOW = """async ([header, data]) => {
   const main = document.querySelector("main");
   const traits = { _standalone: true, _header: header, _data: new DataView(Uint8Array.from(data).buffer) };
   const model = { get: (name) => traits[name], set() {}, save_changes() {}, on() {}, off() {} };
-  const unmount = report.render({ model, el: main });
+  const unmount = await report.render({ model, el: main });
   const settle = () => new Promise((resolve) => setTimeout(resolve, 20));
   await settle();
   const about = [...main.querySelectorAll("button")].find((each) => each.textContent.includes("About this run"));

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -28,6 +29,12 @@ def test_the_quickstart_runs_and_acting_on_its_reports_makes_training_faster(
     (gain,) = re.findall(r"([\d.]+) times as fast", "".join(output.get("text", "") for output in outputs))
     assert float(gain) > 1.3
     assert (tmp_path / "quickstart.html").stat().st_size > 50_000
+    (saved,) = notebook.metadata["widgets"].values()
+    front_end = [model for model in saved["state"].values() if len(json.dumps(model.get("buffers", ""))) > 150_000]
+    front_end = [model for model in front_end if "_module" in str(model["buffers"][0]["path"])]
+    assert len(front_end) == 1
+    whole = len(json.dumps(saved)) + sum(len(json.dumps(report)) for report in reports)
+    assert whole - len(json.dumps(front_end)) < 200_000 * len(reports)
 
 
 def test_the_committed_notebook_has_no_outputs() -> None:

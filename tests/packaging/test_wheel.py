@@ -24,7 +24,7 @@ with tp.profile() as p:
     for _ in tp.steps(range(4)):
         torch.ones(8).sum()
 assert p.report.ops.height
-assert len(p.report.widget._esm) > 50_000, "the bundle is not in the package"
+assert len(p.report.widget._front_end._module) > 50_000, "the bundle is not in the package"
 assert p.report.to_html("report.html").stat().st_size > 50_000
 print(tp.__file__)
 """

@@ -11,6 +11,7 @@ from IPython.display import display
 
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.units import print_text
+from torchprof_magic.render.front_end import packed
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -65,6 +66,8 @@ def import_what_shows(shell: InteractiveShell, mode: str) -> None:
     for module in ("numpy.ma", "PIL.PngImagePlugin", "PIL.ImageDraw", "torchprof_magic.render.widget"):
         with suppress(Exception):
             import_module(module)
+    with suppress(Exception):
+        packed()
 
 
 def has_front_end(shell: InteractiveShell) -> bool:

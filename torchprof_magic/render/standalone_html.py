@@ -8,13 +8,12 @@ import hashlib
 import html
 import json
 import re
-from functools import cache
-from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING
 
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.units import printable
+from torchprof_magic.render.front_end import built
 from torchprof_magic.system.files.atomic import write_text
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def write_html(page: Page, path: Path, title: str, *, static: str, packed_trace:
     that run no scripts, and ``packed_trace`` a gzipped Chrome trace for a page that exports it. Raises
     ``TorchProfError`` when the front end is not built and ``ExportError`` when the file cannot be written.
     """
-    bundle, css = (_for_element(text) for text in front_end())
+    bundle, css = (_for_element(text) for text in built())
     style = _STYLE + css
     views = (_data_element(f"view-{name}", _packed(encode())) for name, encode in page.pulled.items())
     text = _PAGE.substitute(
@@ -149,16 +148,6 @@ def _for_element(text: str) -> str:
     if re.search(r"</(script|style)|<!--", text, re.IGNORECASE):
         raise TorchProfError("the front end is damaged: run `npm ci && npm run build` in js/")
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-@cache
-def front_end() -> tuple[str, str]:
-    """Return the built module and style sheet."""
-    static = files("torchprof_magic").joinpath("static")
-    try:
-        return static.joinpath("report.js").read_text("utf-8"), static.joinpath("report.css").read_text("utf-8")
-    except FileNotFoundError as exc:
-        raise TorchProfError("the front end is not built: run `npm ci && npm run build` in js/") from exc
 
 
 def _for_script(value: object) -> str:

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anywidget
 import msgspec
-from traitlets import Bytes, Unicode
+from ipywidgets import widget_serialization
+from traitlets import Bytes, Instance, Unicode
 
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.units import printable
 from torchprof_magic.render.arrow import EMBEDDED_BYTES
 from torchprof_magic.render.exports import EXPORTS, file_name
+from torchprof_magic.render.front_end import built, loader, packed
 from torchprof_magic.render.questions import Question
-from torchprof_magic.render.standalone_html import front_end
+from torchprof_magic.render.shared_front_end import FrontEnd, can_share, shared_front_end
+from torchprof_magic.system.files.gzip_streams import packer
 from torchprof_magic.system.files.temporary import written_bytes
 
 if TYPE_CHECKING:
@@ -51,6 +54,12 @@ class _Runs(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="r
     id: int | str
 
 
+class _FrontEnd(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="front_end"):
+    """A request for the front end itself, from a page that does not find the model with it."""
+
+    id: int | str
+
+
 class _Compare(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="compare"):
     """A request to show, in this place, what changed since a run, or with ``is_swapped`` from this one to it.
 
@@ -62,7 +71,7 @@ class _Compare(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag
     is_swapped: bool = False
 
 
-_Request = _Get | Question | _Open | _Runs | _Compare
+_Request = _Get | Question | _Open | _Runs | _Compare | _FrontEnd
 ALL_RANKS = -1
 # Number of live views that stay open; the static copy replaces older ones. A kernel keeps every widget that it has
 # shown, and is not notified when the output that shows it is cleared.
@@ -118,17 +127,18 @@ class Shown:
 
 
 class ReportWidget(anywidget.AnyWidget):
-    """The live view of one report. One widget holds all tabs, so the bundle is sent once."""
+    """The live view of one report, with all its tabs. The front end that shows it is a model that reports share."""
 
     _esm = Unicode().tag(sync=True)
     _css = Unicode().tag(sync=True)
+    _front_end = Instance(FrontEnd, allow_none=True).tag(sync=True, **widget_serialization)
+    _digest = Unicode().tag(sync=True)
     _header = Unicode().tag(sync=True)
     _data = Bytes().tag(sync=True)
 
     def __init__(self, shown: Shown, open_rank: Callable[[int], Shown] | None = None) -> None:
         """Show a report; ``open_rank`` returns that of a rank, or all ranks again for ``ALL_RANKS``."""
-        bundle, css = front_end()
-        super().__init__(_esm=bundle, _css=css, _header=shown.page.header, _data=shown.page.data)
+        super().__init__(**_front_end_traits(), _header=shown.page.header, _data=_packed(shown.page))
         self.is_closed = False
         # The kernel keeps the widget, so the widget must not keep the data.
         self._shown = weakref.ref(shown)
@@ -170,6 +180,9 @@ class ReportWidget(anywidget.AnyWidget):
         if isinstance(request, _Open):
             self._replace(self._rank(request.rank))
             return {"kind": "opened"}, []
+        if isinstance(request, _FrontEnd):
+            module, style, _ = packed()
+            return {"kind": "front_end"}, [module, style]
         if isinstance(request, _Runs):
             return {"kind": "runs", "runs": list(self._comparing().runs())}, []
         if isinstance(request, _Compare):
@@ -202,7 +215,7 @@ class ReportWidget(anywidget.AnyWidget):
             _kept.append(shown)
             _make_room()
         with self.hold_sync():
-            self._data, self._header = shown.page.data, shown.page.header
+            self._data, self._header = _packed(shown.page), shown.page.header
 
     def _chunk(self, request: _Get) -> tuple[dict[str, object], list[bytes]]:
         data = self._ranged(request) if request.start_ns is not None else self._resource(request.name)
@@ -247,6 +260,20 @@ class ReportWidget(anywidget.AnyWidget):
         data = bundle[0] if isinstance(bundle, tuple) else bundle  # older anywidget returns the data alone
         data["text/plain"] = repr(self)
         return bundle
+
+
+def _packed(page: Page) -> bytes:
+    """Return the embedded columns packed with gzip, as a saved notebook holds them."""
+    packing = packer()
+    return packing.compress(page.data) + packing.flush()
+
+
+def _front_end_traits() -> dict[str, object]:
+    """Return the traits that give a report its front end. Raises ``TorchProfError`` when that is not built."""
+    if not can_share():
+        module, style = built()
+        return {"_esm": module, "_css": style}
+    return {"_esm": loader(), "_front_end": shared_front_end(), "_digest": packed().digest}
 
 
 def _id_of(content: object) -> int | str | None:

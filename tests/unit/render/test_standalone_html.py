@@ -94,7 +94,7 @@ def test_the_header_lists_what_is_in_the_file(report: Report, tmp_path: Path) ->
 def test_a_front_end_that_would_end_its_element_is_refused(
     report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setattr(standalone_html, "front_end", lambda: (text, ""))
+    monkeypatch.setattr(standalone_html, "built", lambda: (text, ""))
     with pytest.raises(TorchProfError, match="npm run build"):
         report.to_html(tmp_path / "a.html")
 
@@ -102,7 +102,7 @@ def test_a_front_end_that_would_end_its_element_is_refused(
 def test_line_ends_of_a_front_end_that_was_built_on_windows_are_those_that_a_browser_hashes(
     report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standalone_html, "front_end", lambda: ("let a;\r\nlet b;\rlet c;", "p {\r\n}"))
+    monkeypatch.setattr(standalone_html, "built", lambda: ("let a;\r\nlet b;\rlet c;", "p {\r\n}"))
     page = report.to_html(tmp_path / "a.html").read_bytes().decode()
     assert "\r" not in page
     assert hash_of("let a;\nlet b;\nlet c;") in hashes(page, "script-src")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import gzip
 import json
+import sys
 import tempfile
 import weakref
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import ipywidgets
 import pytest
+from ipywidgets.widgets.widget import _remove_buffers as widgets_remove_buffers
 from support import make_trace, span
 
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.render import widget
+from torchprof_magic.render.front_end import built
 from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
@@ -77,6 +83,41 @@ def test_closing_twice_has_no_effect() -> None:
     assert closed not in widget._open
 
 
+def saved_bytes(model: ipywidgets.Widget) -> int:
+    """Return the size of a model in a saved notebook, which holds bytes as Base64."""
+    state, _, buffers = widgets_remove_buffers(model.get_state())
+    return len(json.dumps(state)) + sum(len(base64.b64encode(buffer)) for buffer in buffers)
+
+
+def test_reports_share_a_front_end_so_that_a_notebook_saves_it_once() -> None:
+    first, second = shown(1).widget, shown(2).widget
+    assert first._front_end is second._front_end
+    module, style = built()
+    assert gzip.decompress(first._front_end._module).decode() == module
+    assert gzip.decompress(first._front_end._style).decode() == style
+    assert saved_bytes(first._front_end) > len(first._front_end._module)
+    # Beside its own data, a report holds what finds the front end.
+    own = len(first._header) + len(base64.b64encode(first._data))
+    assert saved_bytes(first) - own < 0.1 * saved_bytes(first._front_end)
+
+
+def test_a_front_end_that_was_closed_with_all_widgets_is_made_anew() -> None:
+    before = shown(1).widget._front_end
+    ipywidgets.Widget.close_all()
+    after = shown(2).widget._front_end
+    assert after is not before
+    assert after.comm is not None
+    assert after._module == before._module
+
+
+def test_in_marimo_whose_models_do_not_know_one_another_a_report_holds_its_front_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "marimo", SimpleNamespace(running_in_notebook=lambda: True))
+    found = shown().widget
+    assert (found._esm, found._css, found._front_end) == (*built(), None)
+
+
 class Asked:
     """A page that asks a live view for a resource, and the answers that it gets."""
 
@@ -101,6 +142,13 @@ class Asked:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     return Asked(shown(), monkeypatch)
+
+
+def test_a_page_that_does_not_find_the_front_end_gets_it_from_the_kernel(asked: Asked) -> None:
+    asked.widget._answer(None, {"kind": "front_end", "id": "front_end"}, [])
+    head, data = asked.answers[-1]
+    assert head == {"kind": "front_end", "id": "front_end"}
+    assert data == asked.widget._front_end._module + asked.widget._front_end._style
 
 
 def test_every_export_that_the_page_offers_can_be_pulled(asked: Asked) -> None:
