@@ -319,6 +319,34 @@ def open_tab(report: Any, name: str) -> None:
     expect(report).to_have_attribute("data-tp-view", name, timeout=10_000)
 
 
+def walk_by_keys(page: Page, report: Any) -> None:
+    """Go through all views of a report twice by keys alone, then search, and open and close the help."""
+    views = report.locator("[data-tp-tab]").evaluate_all("(tabs) => tabs.map((tab) => tab.dataset.tpTab)")
+    assert len(views) > 3
+    for view in [*views, *reversed(views)]:
+        page.keyboard.press(str(1 + views.index(view)))
+        expect(report).to_have_attribute("data-tp-view", view)
+        # What takes the arrow keys, as soon as it is there.
+        expect(report.locator(".tp-panel :focus")).to_have_count(1)
+    page.keyboard.press(str(1 + views.index("flame")))
+    canvas = report.locator(".tp-flame-canvas")
+    expect(canvas).to_be_focused()
+    page.keyboard.press("/")
+    search = report.locator(".tp-search:visible")
+    expect(search).to_be_focused()
+    page.keyboard.type("mm")
+    expect(search).to_have_value("mm")
+    page.keyboard.press("Escape")
+    expect(search).to_have_value("")
+    page.keyboard.press("Escape")
+    expect(canvas).to_be_focused()
+    page.keyboard.press("?")
+    expect(report.locator(".tp-help")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(report.locator(".tp-help")).to_have_count(0)
+    expect(canvas).to_be_focused()
+
+
 def cut_texts(report: Any) -> list[str]:
     """Return the texts of a report that are cut without an ellipsis, or whose whole text is nowhere on hover."""
     return list(report.evaluate(CUT_TEXT))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from driver import open_tab, screenshot
+from driver import open_tab, screenshot, show_file, walk_by_keys
 from gpu_trace import GEMM, gpu_events
 from playwright.sync_api import Browser, Page, expect
 from support import chrome
@@ -83,6 +83,10 @@ def test_an_execution_trace_opens_at_its_calls_and_has_its_tensors(page: Page, t
         "data-tp-rows-shown", str(graph.graph_tensors.height)
     )
     screenshot(page, "graph-tensors")
+
+
+def test_keys_alone_lead_through_all_views_from_the_first_moment(report: tp.Report, page: Page, tmp_path: Path) -> None:
+    walk_by_keys(page, show_file(page, report.to_html(tmp_path / "keys.html")))
 
 
 def test_views_that_are_too_large_to_open_with_the_file_are_read_on_a_click(

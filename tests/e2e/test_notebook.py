@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from amount import thorough
-from driver import Lab, Server, open_tab, screenshot, write_notebook
+from driver import Lab, Server, open_tab, screenshot, walk_by_keys, write_notebook
 from fake_perfetto import ADDRESS, FakePerfetto, given_trace
 from playwright.sync_api import Browser, expect
 
@@ -204,6 +204,15 @@ def test_no_key_reaches_the_notebook(lab: Lab, view: str) -> None:
     assert lab.state()[3] == before[3]
 
 
+def test_keys_alone_lead_through_all_views(lab: Lab) -> None:
+    report = lab.report()
+    before = lab.state()
+    report.locator(".tp-header").click(position={"x": 4, "y": 4})
+    walk_by_keys(lab.page, report)
+    after = lab.state()
+    assert (after[0], after[3]) == (before[0], before[3])
+
+
 def test_a_narrow_notebook_overflows_nowhere(lab: Lab) -> None:
     report = lab.report()
     lab.page.set_viewport_size({"width": 700, "height": 1000})
@@ -272,6 +281,21 @@ def test_a_cell_that_is_run_again_closes_a_perfetto_that_has_no_trace_yet(lab: L
     with popup.value.expect_event("close"):
         lab.run_all()
     lab.page.context.unroute_all()
+
+
+def test_a_reopened_notebook_shows_the_report_at_its_full_height(
+    lab: Lab, browser: Browser, server_of: Callable[[str], Server]
+) -> None:
+    lab.command("docmanager:save")
+    server = server_of(lab.app)
+    notebook = next(server.root.glob(f"**/{lab.app}*/train.ipynb"))
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    reopened = Lab(page, server, notebook, lab.app)
+    report = reopened.report()
+    cell = page.locator(".jp-CodeCell").nth(1)
+    expect(cell).not_to_contain_class("jp-mod-outputsScrolled")
+    assert cell.locator(".jp-Cell-outputArea").bounding_box()["height"] >= report.bounding_box()["height"] >= 420
+    page.close()
 
 
 def test_the_page_made_no_requests_and_had_no_errors(lab: Lab) -> None:

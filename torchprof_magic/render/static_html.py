@@ -48,9 +48,13 @@ _TARGET = 'style="padding:4px 0"'  # as high as a finger
 _IN_NOTEBOOK = "This is a static copy. The live view needs the kernel that made it: run the cell again."
 _IN_FILE = "This is a static copy. The interactive report needs JavaScript; it makes no network requests."
 # JupyterLab shows "Error displaying widget" in place of a live view that was not saved, although this copy follows.
-_HIDE_ERROR = (
+# Notebook 7 puts outputs of more than 100 lines into a small box, for as long as they are not changed, and looks while
+# both the live view, of at most 80 % of the window, and this copy are there; so the copy has its own limit there.
+_IN_HOSTS = (
     "<style>.jp-OutputArea-child:has(> .jupyter-widgets):not(:has(.tp-report))"
-    ":has(+ .jp-OutputArea-child [data-tp-static]){display:none}</style>"
+    ":has(+ .jp-OutputArea-child [data-tp-static]){display:none}"
+    "@media screen{body[data-notebook] [data-tp-static]"
+    "{max-height:clamp(120px,calc(1650px - 80vh),800px);overflow:auto}}</style>"
 )
 
 
@@ -76,7 +80,7 @@ def static_html(
     tops = [section for section in overview.sections if section.group == "top" and section.title != "Ops"]
     about = [section for section in overview.sections if section.group == "about"]
     parts = [
-        _HIDE_ERROR if in_notebook else "",
+        _IN_HOSTS if in_notebook else "",
         f'<details open data-tp-static="{run_id}" class="{_NO_MATH}">',
         f"<summary><b>{_text(head)}</b> <small>{_text(machine)}</small></summary>",
         *_verdict(trace, verdict),

@@ -6,6 +6,7 @@ import { formatCount } from "../../base/format";
 import { phaseColor, phaseTitle } from "../../base/palette";
 import { Button } from "./button";
 import type { ReportContext } from "./context";
+import { focusView } from "./focus-view";
 import { focusable } from "./focusable";
 
 export interface SegmentedProps {
@@ -42,7 +43,7 @@ export function SearchBox({ text, label, onEnter }: SearchProps) {
     if (event.key === "Enter") onEnter?.(event.shiftKey);
     if (event.key !== "Escape") return;
     event.preventDefault();
-    if (text.value === "") (event.currentTarget as HTMLElement).blur();
+    if (text.value === "") focusView(event.currentTarget as HTMLElement);
     text.value = "";
   };
   return (

@@ -2,14 +2,20 @@
 
 import { type Store, showView } from "../../state/store";
 import { type ReportContext, shownView, tabsOf } from "../common/context";
+import { focusView } from "../common/focus-view";
 import { focusable, isPlain, isTyping } from "../common/focusable";
 import { swapRuns } from "../compare/compare-menu";
+import { focusNextView } from "./keep-focus";
 
-/** Handles the report's own keys, and keeps all keys from the notebook. */
+/**
+ * Handles the report's own keys, and keeps all keys from the notebook. A report that has its window for itself also takes
+ * those that are pressed while nothing in it has the focus, as when its file has just been opened.
+ */
 export function listenToKeys(
   root: HTMLElement,
   report: () => ReportContext | null,
   signal: AbortSignal,
+  { isAlone }: { readonly isAlone: boolean },
 ): void {
   const act = (event: KeyboardEvent) => {
     const shown = report();
@@ -30,6 +36,14 @@ export function listenToKeys(
   };
   root.addEventListener("keydown", goBack, { signal, capture: true });
   root.addEventListener("keydown", focusable().onKeyDown, { signal });
+  if (!isAlone) return;
+  const page = root.ownerDocument;
+  const unfocused = (event: KeyboardEvent) => {
+    if (event.target !== page.body && event.target !== page.documentElement) return;
+    act(event);
+    goBack(event);
+  };
+  page.addEventListener("keydown", unfocused, { signal });
 }
 
 function actOnKey(event: KeyboardEvent, root: HTMLElement, report: ReportContext): boolean {
@@ -55,13 +69,15 @@ function actOnKey(event: KeyboardEvent, root: HTMLElement, report: ReportContext
   if (event.key.toLowerCase() === "x" && shownView(report)?.tab === "compare") {
     return swapRuns(report);
   }
-  if (/^[1-9]$/.test(event.key)) return openTab(report, Number(event.key) - 1);
+  if (/^[1-9]$/.test(event.key)) return openTab(root, report, Number(event.key) - 1);
   return showSelection(report, event.key.toLowerCase());
 }
 
-function openTab(report: ReportContext, index: number): boolean {
+function openTab(root: HTMLElement, report: ReportContext, index: number): boolean {
   const tab = tabsOf(report)[index];
   if (tab === undefined) return false;
+  if (tab.name === report.store.view.peek()) focusView(root);
+  else focusNextView(root);
   showView(report.store, tab.name);
   return true;
 }

@@ -17,6 +17,7 @@ import { Footer } from "./footer";
 import { Header } from "./header";
 import { followMaximized, keepHeight } from "./height";
 import { Help } from "./help";
+import { keepFocus } from "./keep-focus";
 import { listenToKeys } from "./keys";
 import { Panel } from "./panel";
 import { PrintedOverview } from "./printed-overview";
@@ -40,7 +41,8 @@ export function mountReport(host: Host, element: HTMLElement): () => void {
   else keepHeight(root, abort.signal);
   reports += 1;
   const shown = new ShownReport(host, root, `tp-${reports}`, abort.signal);
-  listenToKeys(root, () => shown.report, abort.signal);
+  listenToKeys(root, () => shown.report, abort.signal, { isAlone: isSaved(host) });
+  keepFocus(root, abort.signal);
   shown.show();
   for (const trait of ["change:_header", "change:_data"]) {
     listenToHost(host, trait, () => shown.showSoon(), abort.signal);
