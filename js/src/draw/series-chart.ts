@@ -69,6 +69,8 @@ const LEAST_NAME_PX = 18;
 const WIDE_PX = 48;
 // Radius of the rings of a trend.
 const TREND_PX = 3.5;
+// Radius of the dot at a peak.
+const PEAK_PX = 4;
 const AXIS_PX = 62;
 const LABEL_PX = 11;
 // About the width of a character of a label.
@@ -156,6 +158,7 @@ function chartOptions(
           drawTrend(chart, scene);
           drawPeaks(chart, scene);
           drawPinned(chart, scene, pinned);
+          drawPeakDots(chart, scene);
         },
       ],
       setSelect: [(chart) => chooseRange(chart, scene)],
@@ -273,6 +276,7 @@ function drawSteps(chart: uPlot, scene: SeriesScene): void {
     verticalLine(chart, x, bbox.top);
     ctx.font = `${LABEL_PX * ratio}px ${scene.colors.uiFont}`;
     ctx.fillStyle = cssColor(scene.colors.muted);
+    ctx.textAlign = "left";
     ctx.textBaseline = "top";
     const end = x + ctx.measureText(mark.label).width + 2 * LABEL_GAP_PX * ratio;
     if (x < freeFrom || end > bbox.left + bbox.width) return;
@@ -291,6 +295,24 @@ function drawPeaks(chart: uPlot, scene: SeriesScene): void {
     ctx.setLineDash([3 * ratio, 3 * ratio]);
     verticalLine(chart, x, chart.bbox.top);
     labelPeak(chart, scene, mark, x, ratio);
+  });
+  ctx.restore();
+}
+
+/** A dot where the curve reaches its peak, over everything else. */
+function drawPeakDots(chart: uPlot, scene: SeriesScene): void {
+  const { ctx } = chart;
+  ctx.save();
+  eachMark(chart, scene, "peak", (mark, x, ratio) => {
+    const at = scene.time_ns.findLastIndex((time) => time <= mark.time_ns);
+    const value = Math.max(...scene.bands.map(({ values }) => values[at] ?? 0));
+    ctx.fillStyle = cssColor(scene.colors.text);
+    ctx.strokeStyle = cssColor(scene.colors.background);
+    ctx.lineWidth = ratio;
+    ctx.beginPath();
+    ctx.arc(x, chart.valToPos(value, "y", true), PEAK_PX * ratio, 0, 2 * Math.PI);
+    ctx.fill();
+    ctx.stroke();
   });
   ctx.restore();
 }
