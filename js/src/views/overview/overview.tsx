@@ -239,7 +239,7 @@ function PhaseRow({ report, fact, whole, text }: PhaseRowProps) {
     <li class="tp-phase-row">
       <span class="tp-phase-name">
         <PhaseDot report={report} phase={fact.label} />
-        {phaseTitle(fact.label)}
+        <span class="tp-phase-title">{phaseTitle(fact.label)}</span>
       </span>
       <span class="tp-phase-track">
         <span class="tp-phase-fill" style={{ width: percent(ratio) }}>
