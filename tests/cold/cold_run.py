@@ -1,16 +1,18 @@
-"""Is work that is done once named in a cold recording, and not mentioned in a warm one?
+"""Is work that is done once named in a cold recording, with its line, and not mentioned in a warm one?
 
     python tests/cold/cold_run.py [--only NAME]
 
 Each program runs in a process of its own, whose first calls of its step are recorded: five steps. They are recorded
 twice more, because some of what is done once depends on the recording, and the last time they are warm. What counts is
-what `report.verdict` says in its sentence and its doubts.
+what `report.summary()` says: the verdict, its sentence and its doubts. Work that is done once has a line if one of its
+sentences names a line of `cold_programs.py`; nothing marks lines there, as no cell is run.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from typing import NamedTuple
@@ -19,23 +21,38 @@ STEPS = 5
 # How one-time work is spoken of.
 WORDS = ("done once", "ompilation", "ompiling", "nitialisation")
 MOST_S = 120
+LINE = re.compile(r"cold_programs\.py:[0-9]+")
 
 
 class Said(NamedTuple):
-    """What is said of a program when it is cold, and when it is warm."""
+    """What is said of a program when it is cold, and when it is warm, in sentences."""
 
-    cold: str
-    warm: str
+    cold: list[str]
+    warm: list[str]
 
     @property
     def is_named(self) -> bool:
         """Whether one-time work is named in the cold recording."""
-        return any(word in self.cold for word in WORDS)
+        return bool(_of_one_time_work(self.cold))
+
+    @property
+    def has_line(self) -> bool:
+        """Whether that has a line."""
+        return any(LINE.search(sentence) for sentence in _of_one_time_work(self.cold))
+
+    @property
+    def marks(self) -> tuple[bool, bool, bool]:
+        """Whether it is named, has a line, and is not mentioned when warm."""
+        return self.is_named, self.has_line, self.is_quiet
 
     @property
     def is_quiet(self) -> bool:
         """Whether it is not mentioned in the warm one."""
-        return not any(word in self.warm for word in WORDS)
+        return not _of_one_time_work(self.warm)
+
+
+def _of_one_time_work(sentences: list[str]) -> list[str]:
+    return [sentence for sentence in sentences if any(word in sentence for word in WORDS)]
 
 
 def record(name: str) -> Said:
@@ -53,8 +70,9 @@ def record(name: str) -> Said:
             for _ in range(STEPS):
                 step()
                 p.step()
-        verdict = p.report.verdict
-        texts.append(" ".join((verdict.kind, str(verdict), *verdict.doubts)))
+        verdict, summary = p.report.verdict, p.report.summary()
+        sentences = [verdict.statement, *verdict.doubts]
+        texts.append([each for each in sentences if each in summary])
     return Said(texts[0], texts[-1])
 
 
@@ -80,14 +98,16 @@ def main() -> int:
     found = {}
     for name in names:
         said = found[name] = said_of(name)
-        print(f"{'named' if said.is_named else '-----'}  {'quiet' if said.is_quiet else 'LOUD '}  {name}")
-        if not said.is_named:
-            print(f"       cold: {said.cold}")
+        words = ("named", "line ", "quiet")
+        shown = (word if is_so else "-----" for word, is_so in zip(words, said.marks, strict=True))
+        print(f"{'  '.join(shown)}  {name}", flush=True)
+        if not (said.is_named and said.has_line):
+            print("       cold:", *said.cold)
         if not said.is_quiet:
-            print(f"       warm: {said.warm}")
-    named, quiet = (sum(getattr(said, what) for said in found.values()) for what in ("is_named", "is_quiet"))
-    print(f"named when cold: {named} of {len(found)}; not mentioned when warm: {quiet} of {len(found)}")
-    return 0 if named == quiet == len(found) else 1
+            print("       warm:", *said.warm)
+    counts = [sum(marks) for marks in zip(*(said.marks for said in found.values()), strict=True)]
+    print("of {}: named when cold {}, with a line {}; not mentioned when warm {}".format(len(found), *counts))
+    return 0 if set(counts) == {len(found)} else 1
 
 
 if __name__ == "__main__":
