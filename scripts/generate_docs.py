@@ -95,6 +95,11 @@ OTHER_FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
         "One row per time in which the thread of the steps waited or collected garbage, in a live run.",
         trace.WAITS_COLUMNS,
     ),
+    (
+        "`report.trace.host_lines`",
+        "One row per import of the thread of the steps, and per moment at which its line was looked at, in a live run.",
+        trace.HOST_LINES_COLUMNS,
+    ),
     ("`report.trace.arrows`", "One row per category of arrows that the file itself draws.", trace.ARROWS_COLUMNS),
 )
 DEFINITIONS_HEAD = f"""# What every number means
@@ -176,8 +181,15 @@ start of worker processes and the first call of an op are done once, however oft
 are recognised by name; or as the first call of a name that takes 20 times as long as later ones, and at least 1 ms (of
 an op 10 ms, without what it waits for, where a device was recorded). They are a cause of their own
 (initialisation), and never counted as what a change would save. On the CPU, an op counts in the first step if it takes
-10 times as long as in others; in a live run 4 times, and never if the process had recorded it before. Imports of a live
-run are measured from module to module; what the last of them does is not seen.
+10 times as long as in others; in a live run 4 times, and never if the process had recorded it before. In the table of
+steps, compilation and the capture of graphs are the phase compile, and the rest is the phase initialisation.
+
+A live run notes the imports of the thread that runs the steps, each from when Python looks for the module that is asked
+for until it is loaded, with all imports in it. Its line is the innermost one of the user's on the stack. An import
+during compilation is part of it, and a module that is imported more than once is not done once. Other work that is done
+once has the line of the cell that ran, as all events have. Where no line was watched, it has one in which the thread
+was seen meanwhile: a live run looks 2 ms after a step has begun, and then the more rarely the longer the step takes,
+and not at all while steps do not wait.
 
 **Memory.** An allocation is paired with the next release at its address on its device; cycles are counted apart. Its
 category is that of a live object, if one was seen at its address meanwhile: parameters and buffers of modules,

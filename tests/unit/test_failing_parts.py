@@ -76,6 +76,7 @@ NETS = (
     "capture.watch.functions.FunctionLines._on_call",
     "capture.watch.functions.FunctionLines._on_line",
     "capture.watch.functions.FunctionLines.leave_out",
+    "capture.watch.imports.ImportTimes.find_spec",
     "capture.watch.lines.LineMarks.mark",
     "capture.watch.live_storages.LiveStorages._note_gone",
     "capture.watch.memory_tags.MemoryTags._after_step",
@@ -133,6 +134,7 @@ for i in range(7):
     thread = threading.Thread(target=int); thread.start(); thread.join()
     out.append(loss.item())
     print("step", i)
+    sys.modules.pop("colorsys", None); import colorsys
     {last}
 out
 """
@@ -197,7 +199,7 @@ def failing(*_: object, **__: object) -> Any:
 def shell() -> Iterator[InteractiveShell]:
     InteractiveShell.clear_instance()
     found = InteractiveShell.instance()
-    found.push({"torch": torch, "nn": nn, "tp": tp, "threading": threading})
+    found.push({"torch": torch, "nn": nn, "tp": tp, "threading": threading, "sys": sys})
     extension.load(found)
     yield found
     extension.unload(found)

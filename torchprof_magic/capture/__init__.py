@@ -17,6 +17,7 @@ from torchprof_magic.capture.parts import (
 )
 from torchprof_magic.capture.recording import (
     Cycle,
+    HostLine,
     LineSite,
     ModuleSite,
     ProgramMarks,
@@ -52,6 +53,7 @@ __all__ = [
     "CaptureSession",
     "Check",
     "Cycle",
+    "HostLine",
     "LineMarks",
     "LineSite",
     "LiveProfile",

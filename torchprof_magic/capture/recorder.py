@@ -222,7 +222,8 @@ class Recorder:
 
     def _end_program_step(self, *, is_recorded: bool) -> None:
         self._cpu_ns = self._program.end_step(is_recorded=is_recorded)
-        self._imports = self._parts.ask(IMPORTS, self._program.imports_of_step, default=NO_IMPORTS)
+        imports = partial(self._program.imports_of_step, is_recorded=is_recorded)
+        self._imports = self._parts.ask(IMPORTS, imports, default=NO_IMPORTS)
 
     def be_one_step(self) -> None:
         """Treat the whole run as one step, although more were scheduled; only while step 0 is being recorded."""

@@ -67,6 +67,20 @@ class WaitSite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostLine:
+    """The user's line that the thread of the steps was in while it imported ``module``, by ``time.perf_counter_ns``.
+
+    ``file`` is empty and ``line`` 0 where no code of the user's is on the stack.
+    """
+
+    module: str
+    file: str
+    line: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedTensor:
     """A kind of tensor that was tagged: its name, empty if it has none, its shape, type and device.
 
@@ -120,7 +134,8 @@ class ProgramMarks:
     function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors of models and
     optimizers were, if memory was recorded. ``storages`` is what the program held on the host before and after; None if
     that was not looked at, or is more than can be. ``waits`` has threes of a start, an end, and the number of a
-    ``WaitSite``, counted from 1.
+    ``WaitSite``, counted from 1. ``looks`` has pairs of a moment at which the thread ran, and such a number, of which
+    only the line counts. ``imports`` are those of the recorded steps.
     """
 
     cycle: int
@@ -133,6 +148,8 @@ class ProgramMarks:
     unix_ns: int | None = None
     steps: tuple[tuple[int, int, int], ...] = ()
     waits: array[int] = field(default_factory=lambda: array("q"))
+    looks: array[int] = field(default_factory=lambda: array("q"))
+    imports: tuple[HostLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,8 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
         pl.Series("parent", parent, dtype=pl.Int32), pl.Series("depth", depth_of(parent), dtype=pl.Int32)
     )
     scopes = trace.scopes.filter(pl.col("cycle") == cycle)
-    waits = trace.waits.filter(pl.col("cycle") == cycle)
-    lanes = pl.concat([events["lane"], scopes["lane"], waits["lane"]]).unique().sort()
+    waits, host_lines = (each.filter(pl.col("cycle") == cycle) for each in (trace.waits, trace.host_lines))
+    lanes = pl.concat([each["lane"] for each in (events, scopes, waits, host_lines)]).unique().sort()
     places = {lane: place for place, lane in enumerate(lanes.to_list())}
     source, target = (number[trace.flows[name].to_numpy()] for name in ("source", "target"))
     flows = trace.flows.with_columns(
@@ -50,6 +50,7 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
         scopes=scopes.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
         tags=trace.tags.filter(pl.col("cycle") == cycle),
         waits=waits.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
+        host_lines=host_lines.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
         storages=trace.storages.filter(pl.col("cycle") == cycle),
         counters=trace.counters.filter(pl.col("cycle") == cycle),
         meta=replace(

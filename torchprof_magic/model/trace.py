@@ -542,6 +542,38 @@ WAITS_COLUMNS = (
     FrameColumn("dur_ns", pl.Int64, "ns", "Duration.", least=0, most=MAX_SUM, is_summed=True),
     FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
 )
+HOST_LINES_COLUMNS = (
+    FrameColumn(
+        "module",
+        TEXT,
+        "code",
+        "Module of Python that was imported, with those that it imports; null for a line that was only seen to run.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
+        "call",
+        TEXT,
+        "code",
+        "What a line that was seen to run called, such as torch.load; null for an import, and if not known.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn("file", TEXT, "text", "File of the user's line.", is_nullable=True, max_chars=MAX_NAME_CHARS),
+    FrameColumn("line", pl.Int32, "count", "Number of the line, from 1.", is_nullable=True, least=0),
+    FrameColumn("lane", pl.Int32, "row", "Thread that ran it, a row of `lanes`.", least=0, row_of="lanes"),
+    FrameColumn("start_ns", pl.Int64, "ns", "Start time, relative to the first recorded event.", least=0, most=MAX_SUM),
+    FrameColumn(
+        "dur_ns",
+        pl.Int64,
+        "ns",
+        "How long the import took; 0 for a line that was seen.",
+        least=0,
+        most=MAX_SUM,
+        is_summed=True,
+    ),
+    FrameColumn("cycle", pl.Int32, "count", "Recording cycle of the schedule, from 0.", least=0),
+)
 _ANY_DEVICE = "Type and number of the device, such as cuda:0."
 _ALLOCATING_STACK = "Innermost frame that allocated it, a row of `stacks`; null if not recorded."
 SEGMENTS_COLUMNS = (
@@ -710,6 +742,7 @@ FRAME_COLUMNS = {
     "tags": TAGS_COLUMNS,
     "storages": STORAGES_COLUMNS,
     "waits": WAITS_COLUMNS,
+    "host_lines": HOST_LINES_COLUMNS,
     "segments": SEGMENTS_COLUMNS,
     "blocks": BLOCKS_COLUMNS,
     "history": HISTORY_COLUMNS,
@@ -721,7 +754,7 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 10
+SAVED_VERSION = 11
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -736,6 +769,7 @@ ADDED_FRAMES = {
     "storages": 8,
     "counters": 9,
     "waits": 10,
+    "host_lines": 11,
 }
 # Columns that they lack.
 ADDED_COLUMNS = {
@@ -776,7 +810,8 @@ class Trace(_Referable):
     properly on their lane. ``tags`` are the tensors whose use is known from live objects, if memory was recorded: one
     row each time that one was seen. ``storages`` is what the program held on the host before and after each cycle, as
     far as Python can reach it. ``waits`` are the times in which the thread of the steps waited or collected garbage,
-    sorted by lane and start. All five are empty for a file that was recorded by another program.
+    sorted by lane and start. ``host_lines`` are the imports of that thread, with the user's line, and lines that it was
+    seen in, sorted by start. All six are empty for a file that was recorded by another program.
 
     ``segments``, ``blocks``, ``history`` and ``annotations`` are those of a memory snapshot, of all its devices: what
     the caching allocator held when it was taken, and what it had done before. They are empty without one.
@@ -804,6 +839,7 @@ class Trace(_Referable):
     annotations: pl.DataFrame = field(default_factory=_empty("annotations"))
     storages: pl.DataFrame = field(default_factory=_empty("storages"))
     waits: pl.DataFrame = field(default_factory=_empty("waits"))
+    host_lines: pl.DataFrame = field(default_factory=_empty("host_lines"))
     graph_ops: pl.DataFrame = field(default_factory=_empty("graph_ops"))
     graph_tensors: pl.DataFrame = field(default_factory=_empty("graph_tensors"))
     counters: pl.DataFrame = field(default_factory=_empty("counters"))

@@ -17,6 +17,7 @@ from torchprof_magic.model.problems import problem
 from torchprof_magic.model.units import format_bytes
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.run.cleanup import delete_with
+from torchprof_magic.run.host_lines import with_host_lines
 from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.storages import with_storages
 from torchprof_magic.run.tags import tags_of
@@ -82,7 +83,7 @@ def read_recording(
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = without_transitions(with_storages(trace, recording), recording)
-    trace = with_waits(trace, recording)
+    trace = with_host_lines(with_waits(trace, recording), recording)
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(
@@ -140,7 +141,7 @@ def _labels_in(trace: Trace, recording: Recording) -> tuple[tuple[str, str], ...
     """Return only the labels of cells that occur in the trace, because a long session has thousands."""
     compiled = {frame.file for frame in recording.compiled}
     compiled |= {each.file for frame in recording.compiled for each in frame.breaks}
-    files = {*trace.stacks["file"], *trace.sites["file"], *trace.waits["file"], *compiled}
+    files = {*trace.stacks["file"], *trace.sites["file"], *trace.waits["file"], *trace.host_lines["file"], *compiled}
     return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 
 

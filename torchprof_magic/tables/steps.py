@@ -30,7 +30,9 @@ _PHASE_TEXT = {
     "data": "Host time in the iterator of a DataLoader, in a range named after data loading, or until the loop that "
     "makes the steps has its next item, where lines were watched.",
     "waiting": "Host time in blocking calls, which `report.waits` lists.",
-    "compile": "Host time in compilation, in the capture of graphs, and in work that is done once, as loading code.",
+    "compile": "Host time in compilation and in the capture of graphs.",
+    "initialisation": "Host time in other work that is done once: imports, starting the driver and worker processes, "
+    "loading code for the device, and the first call of an op.",
     "python": "Host time between ops: Python code, and whatever was not recorded.",
     "idle": "Host time between ops in which the thread slept or waited: as a live run saw it (`report.waits`), in "
     "Python functions that only wait, where stacks were recorded, and where it used no CPU, if this was measured; and "

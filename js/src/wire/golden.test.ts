@@ -78,6 +78,7 @@ describe("the golden page", () => {
       "data",
       "waiting",
       "compile",
+      "initialisation",
       "python",
       "idle",
     ]);

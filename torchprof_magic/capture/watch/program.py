@@ -25,7 +25,7 @@ from torchprof_magic.capture.recording import ProgramMarks
 from torchprof_magic.capture.watch.cpu_time import CpuTime
 from torchprof_magic.capture.watch.functions import FunctionLines
 from torchprof_magic.capture.watch.garbage import GarbageTimes
-from torchprof_magic.capture.watch.imports import ImportTime
+from torchprof_magic.capture.watch.imports import ImportTimes
 from torchprof_magic.capture.watch.lines import NO_LINE, LineMarks
 from torchprof_magic.capture.watch.live_storages import LiveStorages
 from torchprof_magic.capture.watch.memory_tags import MemoryTags
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.capture.recording import HostLine
 
 
 # So often both clocks are read; the quickest reading counts.
@@ -125,7 +126,7 @@ class ProgramWatch:
         self._began_ns = 0
         self._cpu_began_ns = 0
         self._modules_began = 0
-        self._imports = ImportTime()
+        self._imports = ImportTimes(parts)
         self._cpu = CpuTime()
         self._clock: list[tuple[int, int, int]] = []
         self._steps: list[tuple[int, int, int]] = []
@@ -157,7 +158,7 @@ class ProgramWatch:
         if self.tags is not None:
             self.tags.outermost = 0  # of a forward that was interrupted
         self._modules_began = len(sys.modules)
-        self._parts.run(IMPORTS, partial(self._imports.switch, is_on=True))
+        self._parts.run(IMPORTS, self._imports.begin)
         if is_watched:
             self._parts.run(GARBAGE, self._garbage.begin)
         if is_recorded and self.waits is not None:
@@ -186,10 +187,12 @@ class ProgramWatch:
                 run(FUNCTIONS, self.functions.end_step, is_recorded)
         return cpu_ns
 
-    def imports_of_step(self) -> Imports:
-        """Return which modules of Python the step that has just ended imported."""
+    def imports_of_step(self, *, is_recorded: bool) -> Imports:
+        """Return which modules of Python the step that has just ended imported; keep their times if it is recorded."""
         count = len(sys.modules) - self._modules_began
-        self._imports.switch(is_on=False)
+        self._imports.end()
+        if is_recorded:
+            self._imports.keep()
         if count <= 0:
             return NO_IMPORTS
         added = [name.partition(".")[0] for name in [*sys.modules][-count:]]  # in the order of import
@@ -215,7 +218,7 @@ class ProgramWatch:
     def _end(self) -> None:
         self._parts.undo(GARBAGE, self._garbage.end)
         self.end_waits()
-        self._parts.undo(IMPORTS, partial(self._imports.switch, is_on=False))
+        self._parts.undo(IMPORTS, self._imports.end)
         if self._is_watched:
             self._switch(is_on=False)
 
@@ -233,6 +236,7 @@ class ProgramWatch:
         steps, self._steps = tuple(self._steps), []
         ask, nothing = self._parts.ask, array("q")
         none: list[tuple[int, int]] = []
+        no_imports: tuple[HostLine, ...] = ()
         garbage = ask(GARBAGE, self._garbage.take, default=none)
         self._done.append(
             ProgramMarks(
@@ -246,6 +250,8 @@ class ProgramWatch:
                 tags=() if self.tags is None else ask(TAGS, self.tags.take, default=()),
                 storages=None if self._storages is None else ask(STORAGES, self._storages.take, default=None),
                 waits=nothing if self.waits is None else ask(WAITS, self.waits.take, garbage, default=nothing),
+                looks=nothing if self.waits is None else ask(WAITS, self.waits.take_looks, default=nothing),
+                imports=ask(IMPORTS, self._imports.take, default=no_imports),
             )
         )
 

@@ -37,13 +37,16 @@ if TYPE_CHECKING:
 # at most, where nothing is known of that.
 SOON_S = 0.001
 LATE_S = 0.01
-FIRST_S = 0.02
+FIRST_S = 0.002
 RARELY_S = 0.5
 # It is worth looking from this share of the step before on.
 LEAST_SHARE = 0.02
 # What is shorter may be our own reading of clocks.
 LEAST_WAIT_NS = 200_000
 MAX_WAITS = 200_000
+# The line that runs is looked for again when its step has taken this many times as long as at the last look.
+LOOK_AGAIN = 1.3
+MAX_LOOKS = 10_000
 _MOST_JOIN_S = 0.2
 _MAX_SITES = 10_000
 # From this share on, the whole time between two looks at one line is one wait.
@@ -85,6 +88,8 @@ class WaitWatch:
         self._garbage_ns = garbage_ns
         self._users = UsersCode()
         self._kept = array("q")
+        self._looks = array("q")
+        self._began_ns = self._next_look_ns = 0
         self._numbers: dict[tuple[object, ...], int] = {}
         self._new: list[RunningLine] = []
         self._codes: list[CodeType] = []
@@ -114,6 +119,7 @@ class WaitWatch:
                 start_new_thread(self._run, ())
                 self._is_running = True
             self._last, self._open = self._look()._replace(queued_ns=self._queued_ns()), None
+            self._began_ns = self._next_look_ns = self._last.now_ns
             self._is_on = True
 
     def note_share(self, dur_ns: int, other_ns: int) -> None:
@@ -149,6 +155,11 @@ class WaitWatch:
         for start_ns, end_ns in collections:
             kept.extend((start_ns, end_ns, self._site_of_collection(placed.get(end_ns, 0))))
         return kept
+
+    def take_looks(self) -> array[int]:
+        """Return the lines that ran when it was looked: pairs of a moment and a number of ``sites``, from 1."""
+        looks, self._looks = self._looks, array("q")
+        return looks
 
     def _open_clocks(self) -> None:
         self._thread = get_ident()
@@ -201,11 +212,14 @@ class WaitWatch:
         if self._idle_ns(looked) < LEAST_WAIT_NS:
             self._close_wait()
             self._last = looked
+            self._note_line(looked.now_ns)
             return False
         before_ns = time.clock_gettime_ns(self._clock)
         is_ready, queued_ns = self._is_ready(), self._queued_ns()  # lets the other thread go on
         looked = self._look()._replace(queued_ns=queued_ns)
         stood_still = looked.cpu_ns == before_ns
+        if is_ready or not stood_still:
+            self._note_line(looked.now_ns)
         if stood_still and is_ready:
             return True  # in the queue for a processor, and how long is known only afterwards
         return self._note(looked, self._place() if stood_still else 0)
@@ -256,6 +270,14 @@ class WaitWatch:
             end_ns = times[-1]
             if place := self._place():
                 self._collected.append((end_ns, place))
+
+    def _note_line(self, now_ns: int) -> None:
+        """Note the line that runs, the more rarely the longer its step takes: it is for what takes most of a step."""
+        if now_ns < self._next_look_ns or len(self._looks) >= 2 * MAX_LOOKS:
+            return
+        self._next_look_ns = self._began_ns + int(LOOK_AGAIN * (now_ns - self._began_ns))
+        if place := self._place():
+            self._looks.extend((now_ns, place))
 
     def _place(self) -> int:
         """Return the number of the user's line that the thread is in, from 1; 0 for none."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.host_lines import import_spans
 from torchprof_magic.facts.host.host_nest import (
     HostNest,
     Segments,
@@ -43,6 +44,9 @@ STATES = (
 PROFILER, ONCE, BLOCKED, DATA, COMPILE, COMMUNICATION, DISPATCH, RUNTIME_CALL, OTHER, NOTHING = range(len(STATES))
 # From here on a state does not say what holds the host.
 WEAK = OTHER
+# What a thread may be in while it imports, or captures a graph: the import or the capture says more.
+_IMPORTING = (DATA, COMMUNICATION, DISPATCH, RUNTIME_CALL, OTHER, NOTHING)
+_CAPTURING = (COMMUNICATION, DISPATCH, RUNTIME_CALL, OTHER, NOTHING)
 
 DATA_NAME = r"(?i)dataloader|data_load|wait_for_training_batch"
 COMPILE_NAME = (
@@ -137,30 +141,42 @@ def thread_timelines(trace: Trace) -> dict[int, Timeline]:
     for lane in np.unique(captures.lane).tolist() if found else ():
         if lane in found:
             found[lane] = _with_captures(found[lane], captures, captures.lane == lane, indexes_of(host, captures.row))
+    start_ns, end_ns = import_spans(trace)
+    lane = int(trace.host_lines["lane"][0]) if len(start_ns) else NO_PARENT  # that of the steps, the only one there
+    if lane in found:
+        nobody = np.full(len(start_ns), NO_PARENT)
+        found[lane] = _overlaid(found[lane], start_ns, end_ns, nobody, ONCE, _IMPORTING)
     own = own_work(trace)
     for lane in np.unique(own.lane).tolist():
         if lane in found:
             here = own.lane == lane
             nobody = np.full(int(here.sum()), NO_PARENT)
-            found[lane] = _overlaid(found[lane], own.start_ns[here], own.end_ns[here], nobody, PROFILER, WEAK - 1)
+            found[lane] = _overlaid(
+                found[lane], own.start_ns[here], own.end_ns[here], nobody, PROFILER, (OTHER, NOTHING)
+            )
     return found
 
 
 def _with_captures(line: Timeline, captures: Captures, here: BoolArray, cause: IntArray) -> Timeline:
     """Return the states of a thread with the times of captures in them, where no stronger state is known."""
-    return _overlaid(line, captures.start_ns[here], captures.end_ns[here], cause[here], COMPILE, COMPILE)
+    return _overlaid(line, captures.start_ns[here], captures.end_ns[here], cause[here], COMPILE, _CAPTURING)
 
 
-def _overlaid(line: Timeline, start: IntArray, end: IntArray, causes: IntArray, put: int, stronger: int) -> Timeline:
-    """Return the states of a thread with ``put`` in some intervals, where its own is not ``stronger`` or equal."""
+def _overlaid(
+    line: Timeline, start: IntArray, end: IntArray, causes: IntArray, put: int, replaced: tuple[int, ...]
+) -> Timeline:
+    """Return the states of a thread with ``put`` in some intervals, in place of the states to be ``replaced``."""
     time = np.unique(np.concatenate((line.start_ns, start, end)))
     at = np.searchsorted(line.start_ns, time, side="right") - 1
     state = np.where(at >= 0, line.state[at], NOTHING)
     because = np.where(at >= 0, line.cause[at], NO_PARENT)
-    for from_ns, to_ns, event in zip(start.tolist(), end.tolist(), causes.tolist(), strict=True):
-        inside = (time >= from_ns) & (time < to_ns) & (state > stronger)
-        state, because = np.where(inside, put, state), np.where(inside, event, because)
-    return Timeline(time, state, because)
+    order = np.argsort(start, kind="stable")
+    before = np.searchsorted(start[order], time, side="right") - 1
+    latest_ns = np.append(np.maximum.accumulate(end[order]), np.iinfo(np.int64).min)  # the end of those that have begun
+    inside = (time < latest_ns[before]) & np.isin(state, replaced)
+    return Timeline(
+        time, np.where(inside, put, state), np.where(inside, np.append(causes[order], NO_PARENT)[before], because)
+    )
 
 
 def does_more_than_python(timeline: Timeline) -> bool:

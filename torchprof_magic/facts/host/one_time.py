@@ -13,6 +13,7 @@ import polars as pl
 from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.host_lines import import_spans
 from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import BoolArray, IntArray, merge
@@ -63,8 +64,11 @@ def one_time_spans(trace: Trace) -> tuple[IntArray, IntArray]:
     set_up = blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()
     rows = np.union1d(np.flatnonzero(one_time_events(trace)), set_up).astype(np.int64)
     start, dur = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
-    captures = captures_of(trace)
-    return merge(np.append(start, captures.start_ns), np.append(start + dur, captures.end_ns))
+    captures, imports = captures_of(trace), import_spans(trace)
+    return merge(
+        np.concatenate((start, captures.start_ns, imports[0])),
+        np.concatenate((start + dur, captures.end_ns, imports[1])),
+    )
 
 
 @once_per_trace

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
-PHASES = ("forward", "backward", "optimizer", "communication", "data", "waiting", "compile", "python", "idle")
+PHASES = (
+    "forward", "backward", "optimizer", "communication", "data", "waiting", "compile", "initialisation", "python",
+    "idle",
+)  # fmt: skip
 PHASE = pl.Enum(PHASES)
 
 # The nearest event at or around an event that its structure marks decides. The names are those that torch itself uses.

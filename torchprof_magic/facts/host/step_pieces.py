@@ -46,10 +46,10 @@ SLEEP_NAME = (
     r"^<built-in (method|function) (sleep|acquire|select|poll|recv|recv_into|read|readinto|wait|accept|_recv|get)\b"
 )
 # The phases in which a thread may sleep.
-_MAY_SLEEP = ("waiting", "data", "communication", "idle")
+_MAY_SLEEP = ("waiting", "data", "communication", "initialisation", "idle")
 _PHASE_OF_STATE = {
     PROFILER: "idle",
-    ONCE: "compile",
+    ONCE: "initialisation",
     BLOCKED: "waiting",
     DATA: "data",
     COMPILE: "compile",
@@ -219,13 +219,13 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray) -> Int
     phase[is_known] = known[is_known]
     is_ops = (pieces.state == DISPATCH) | (pieces.state == RUNTIME_CALL)
     phase[is_ops & (phase == PHASES.index("python"))] = PHASES.index("forward")
-    phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("compile")
+    phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("initialisation")
     phase[(pieces.state >= OTHER) & (_is_wait(trace, wait) | _is_sleep(trace, pieces.cause))] = PHASES.index("idle")
     is_fetch = _fetches(trace)[site] & (pieces.start_ns < fetched_ns(trace)[pieces.of])
     # An iterator that trains, as a generator may, does not load data.
     trains = np.isin(phase, [PHASES.index("backward"), PHASES.index("optimizer")])
     is_fetch &= ~np.isin(pieces.of, pieces.of[is_fetch & trains])
-    phase[is_fetch & ~np.isin(pieces.state, [BLOCKED, PROFILER])] = PHASES.index("data")
+    phase[is_fetch & ~np.isin(pieces.state, [BLOCKED, ONCE, PROFILER])] = PHASES.index("data")
     return phase
 
 

@@ -12,6 +12,7 @@ from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.device.idle_pieces import CAUSES, LAUNCH_CALL, cause_numbers, idle_pieces
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.distortion import find_distortion
+from torchprof_magic.facts.host.host_lines import import_at, line_seen_in, seen_lines
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
     COMPILE,
@@ -182,25 +183,25 @@ def host_account(trace: Trace) -> Account:
     chosen, pieces = chosen_steps(trace), step_pieces(trace)
     ns = np.where(np.isin(pieces.step, chosen.row), pieces.dur_ns, 0)
     named = _called(trace, pieces.cause, pieces.state)
+    is_once = np.isin(pieces.phase, [PHASES.index(name) for name in ("compile", "initialisation")])
+    places = _places_of_pieces(trace, pieces, named)
     parts = _Parts(
         named=named,
         ns=ns,
-        places=_places_of_pieces(trace, pieces, named),
+        places=_with_seen_lines(trace, places, named, pieces.start_ns, pieces.end_ns, is_once),
         gap=np.full(len(ns), NO_PARENT),
     )
     causes = {phase: _cause_of(trace, phase, parts, pieces.phase == number) for number, phase in enumerate(PHASES)}
-    for kind, phase, which in (
-        ("unknown", "python", are_silent(trace, pieces.start_ns, pieces.end_ns)),
-        ("initialisation", "compile", pieces.state != COMPILE),
-    ):
-        is_phase = pieces.phase == PHASES.index(phase)
-        if (is_phase & which).any():
-            causes[phase] = _cause_of(trace, phase, parts, is_phase & ~which)
-            causes[kind] = _cause_of(trace, kind, parts, is_phase & which)
+    is_silent = are_silent(trace, pieces.start_ns, pieces.end_ns)
+    is_python = pieces.phase == PHASES.index("python")
+    if (is_python & is_silent).any():
+        causes["python"] = _cause_of(trace, "python", parts, is_python & ~is_silent)
+        causes["unknown"] = _cause_of(trace, "unknown", parts, is_python & is_silent)
     for phase in ("python", "idle"):
-        is_phase = (pieces.phase == PHASES.index(phase)) & ~are_silent(trace, pieces.start_ns, pieces.end_ns)
+        is_phase = (pieces.phase == PHASES.index(phase)) & ~is_silent
         causes[phase] = _with_call(trace, causes[phase], pieces.wait, np.where(is_phase, ns, 0))
     causes["python"] = _with_pause(trace, causes["python"], pieces, ns)
+    causes["initialisation"] = _with_module(trace, causes["initialisation"], pieces.start_ns, np.where(is_once, ns, 0))
     causes = _with_imports(trace, _with_measured_idle(trace, causes))
     nest = host_nest(trace)
     is_ops = np.isin(pieces.phase, [PHASES.index(name) for name in ("forward", "backward", "optimizer")])
@@ -298,8 +299,39 @@ def _call_in_source(trace: Trace, cause: Cause) -> str:
     return call_of_line(str(text[0])) if len(text) else ""
 
 
+def _with_seen_lines(
+    trace: Trace, places: Places, named: IntArray, start_ns: IntArray, end_ns: IntArray, is_once: BoolArray
+) -> Places:
+    """Return the places with those of imports; and with a line that was seen within other work that is done once.
+
+    That counts for the event that names a piece, where its line is not known otherwise.
+    """
+    nest, lines = host_nest(trace), seen_lines(trace)
+    asked = np.flatnonzero(is_once & ((import_at(trace, start_ns) >= 0) | (places.file < 0)))
+    is_event = named[asked] >= 0
+    from_ns = np.where(is_event, np.append(nest.start_ns, 0)[named[asked]], start_ns[asked])
+    to_ns = np.where(is_event, np.append(nest.end_ns, 0)[named[asked]], end_ns[asked])
+    found = line_seen_in(trace, from_ns, to_ns)
+    asked, found = asked[found >= 0], found[found >= 0]
+    file, line = places.file.copy(), places.line.copy()
+    file[asked], line[asked] = found + len(places.files), lines.line[found]
+    return Places(pl.concat([places.files.cast(pl.String), lines.file]), file, line)
+
+
+def _with_module(trace: Trace, cause: Cause, start_ns: IntArray, ns: IntArray) -> Cause:
+    """Return initialisation named after the module whose import takes the most of it, unless an event takes more."""
+    row = np.where(ns > 0, import_at(trace, start_ns), NO_PARENT)
+    modules = trace.host_lines[row[row >= 0].tolist()].select("module").with_columns(pl.Series("ns", ns[row >= 0]))
+    top = modules.group_by("module").agg(pl.col("ns").sum()).sort("ns", "module", descending=[True, False]).head(1)
+    if top.height == 0 or top["ns"][0] < cause.name_ns:
+        return cause
+    return replace(cause, name=f"import {top['module'][0]}", name_ns=int(top["ns"][0]), around="")
+
+
 def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
-    """Return the causes with the part of Python in which modules were imported, where a live run measured that."""
+    """Return the causes with the part of Python in which modules were imported, where only its length is known."""
+    if trace.host_lines["module"].is_not_null().any():
+        return causes
     numbers = set(trace.steps[chosen_steps(trace).row.tolist()].select("cycle", "number").rows())
     marks = [mark for mark in trace.meta.recorded_steps if mark.import_ns and (mark.cycle, mark.number) in numbers]
     if not marks:
@@ -310,7 +342,7 @@ def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
     of_idle = min(import_ns - of_python, idle.ns)
     name = max(marks, key=lambda mark: mark.import_ns).imports
     imports = Cause(kind="initialisation", ns=of_python + of_idle, name=name[0] if name else "")
-    known = causes.get("initialisation", replace(imports, ns=0))
+    known = causes["initialisation"]
     larger = imports if imports.ns >= known.ns else known
     return causes | {
         "python": replace(python, ns=python.ns - of_python),
@@ -399,15 +431,18 @@ def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
     pieces = idle_pieces(trace)
     here = np.flatnonzero(pieces.device == device)
     named = _called(trace, pieces.cause[here], pieces.detail[here])
-    start = pieces.start_ns[here]
+    start, end = pieces.start_ns[here], pieces.end_ns[here]
+    numbers = cause_numbers(trace)[here]
+    is_once = np.isin(numbers, [[*CAUSES].index(name) for name in ("compile", "initialisation")])
+    places = places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], start)
     parts = _Parts(
         named=named,
-        ns=_clipped(start, pieces.end_ns[here], chosen_steps(trace)),
-        places=places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], start),
+        ns=_clipped(start, end, chosen_steps(trace)),
+        places=_with_seen_lines(trace, places, named, start, end, is_once),
         gap=pieces.gap[here],
     )
-    numbers = cause_numbers(trace)[here]
     causes = {cause: _cause_of(trace, cause, parts, numbers == number) for number, cause in enumerate(CAUSES)}
+    causes["initialisation"] = _with_module(trace, causes["initialisation"], start, np.where(is_once, parts.ns, 0))
     python = here[numbers == [*CAUSES].index("python")]
     wait, ns = _waits_within(trace, pieces.start_ns[python], pieces.end_ns[python])
     found = _with_call(trace, causes["python"], wait, ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,14 +13,16 @@ from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.host.distortion import find_distortion
+from torchprof_magic.facts.host.host_lines import line_seen_in, seen_lines
 from torchprof_magic.facts.host.one_time import new_ops_ratio
 from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.step_pieces import step_pieces
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.findings.more_steps import more_steps
-from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
+from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account, named_pieces
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
-from torchprof_magic.findings.verdict.once import one_time_within, one_time_work, work_from_before
-from torchprof_magic.findings.verdict.words import cut_name
+from torchprof_magic.findings.verdict.once import IMPORTS, one_time_within, one_time_work, work_from_before
+from torchprof_magic.findings.verdict.words import cut_name, once_words, place_of
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
@@ -50,8 +52,8 @@ LOUD_CROWDING = 0.25
 def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
-        _incomplete, _sparse, _unlaunched, _instant, _lost, _impossible, _one_time, _imports, _from_before, _stacks,
-        _distorted, _crowded, _warming_up, _outliers, _uneven, _few,
+        _incomplete, _sparse, _unlaunched, _instant, _lost, _impossible, _one_time, _imports, _from_before,
+        _cold_outliers, _stacks, _distorted, _crowded, _warming_up, _other_outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
@@ -155,7 +157,7 @@ def _one_time(trace: Trace) -> str:
     once = one_time_work(trace)
     if once.ratio < LOUD_ONCE:
         return ""
-    what = f", most of it {once.what}" if once.what else ""
+    what = f", most of it {once_words(trace, once)}" if once.what else ""
     again = "record later steps too" if trace.steps.height else "record again, now that it is done"
     return f"{format_ratio(once.ratio)} of the recorded time is work that is done once{what}; {again}."
 
@@ -207,22 +209,44 @@ def _warming_up(trace: Trace) -> str:
     return ""
 
 
-def _outliers(trace: Trace) -> str:
+def _cold_outliers(trace: Trace) -> str:
+    """Return which steps are left out for being long, where the longest does what is done once."""
+    found = _outliers(trace)
+    return found.sentence if found.is_cold else ""
+
+
+def _other_outliers(trace: Trace) -> str:
+    """Return which steps are left out for being long, where the longest does nothing that is known to be done once."""
+    found = _outliers(trace)
+    return "" if found.is_cold else found.sentence
+
+
+class _Outliers(NamedTuple):
+    """What is said of long steps, and whether the longest of them does what is done once."""
+
+    sentence: str
+    is_cold: bool
+
+
+@once_per_trace
+def _outliers(trace: Trace) -> _Outliers:
     chosen = chosen_steps(trace)
     if len(chosen.outliers) == 0:
-        return ""
+        return _Outliers("", is_cold=False)
     dur = (trace.steps["end_ns"] - trace.steps["start_ns"]).to_numpy()
     worst = int(chosen.outliers[dur[chosen.outliers].argmax()])
     typical = float(np.median(dur[chosen.row])) if len(chosen.row) else 0.0
     number, ratio = trace.steps["number"][worst], dur[worst] / max(typical, 1)
     several = len(chosen.outliers) > 1
     rest = f"; {counted(len(chosen.outliers), 'long step')} are left out" if several else "; it is left out"
-    why = _done_once(trace, worst, int(dur[worst] - typical))
-    if not why:
-        is_new = worst == 0 and number == 0 and new_ops_ratio(trace) >= MOSTLY_NEW
-        why = _difference(trace, worst, chosen.row) + (", and may have done what is done once" if is_new else "")
+    why = work = _done_once(trace, worst, int(dur[worst] - typical))
+    also = _also_imported(trace, worst)
+    if not work:
+        is_new = worst == 0 and number == 0 and new_ops_ratio(trace) >= MOSTLY_NEW and not also
+        why = _difference(trace, worst, chosen.row) + (", and may have done what is done once" if is_new else "") + also
         rest += _first_of_outliers(trace, worst, typical)
-    return f"Step {number} took {format_count(ratio)} times as long as the median{why}{rest}."
+    sentence = f"Step {number} took {format_count(ratio)} times as long as the median{why}{rest}."
+    return _Outliers(sentence, is_cold=bool(work or also))
 
 
 def _first_of_outliers(trace: Trace, worst: int, typical_ns: float) -> str:
@@ -238,12 +262,18 @@ def _done_once(trace: Trace, outlier: int, more_ns: int) -> str:
     """Return what an outlier did that is done only once, if that is a good part of its additional time."""
     start, end = (trace.steps[name].to_numpy()[outlier : outlier + 1] for name in ("start_ns", "end_ns"))
     once = one_time_within(trace, start, end)
+    if once.ns < LOUD_PART * more_ns:
+        return ""
+    head, imported = f", {format_ns(once.ns)} of it for work that is done once: ", imported_in(trace, outlier)
+    if not imported or once.what != IMPORTS:
+        return f"{head}{once_words(trace, once)}{_also_imported(trace, outlier)}"
+    place = place_of(trace, once.file, once.line)
+    return f"{head}imports of {imported}, most of it {cut_name(once.name)}{f' in {place}' if place else ''}"
+
+
+def _also_imported(trace: Trace, outlier: int) -> str:
     imported = imported_in(trace, outlier)
-    parts = [f", and imported {imported}, which is done once"] if imported else []
-    if once.ns >= LOUD_PART * more_ns:
-        work = f"work that is done once: {once.what} ({cut_name(once.name)})"
-        parts.insert(0, f", {format_ns(once.ns)} of it for {work}")
-    return "".join(parts)
+    return f", and imported {imported}, which is done once" if imported else ""
 
 
 @once_per_trace
@@ -264,6 +294,8 @@ def imported_in(trace: Trace, step: int) -> str:
 def _imports(trace: Trace) -> str:
     """Return that modules were imported in steps that count, of which a good part is Python."""
     chosen = chosen_steps(trace)
+    if trace.host_lines["module"].is_not_null().any():
+        return ""  # how long they took is known, and part of what is done once
     frame = steps_table(trace).frame
     share = frame["python_ns"].to_numpy() / np.maximum(frame["dur_ns"].to_numpy(), 1)
     found = [imported_in(trace, row) for row in chosen.row.tolist() if share[row] >= LOUD_IMPORTS]
@@ -279,7 +311,27 @@ def _difference(trace: Trace, outlier: int, typical: IntArray) -> str:
         for phase in PHASES
     }
     phase = max(more, key=more.__getitem__)
-    return f", {format_ns(more[phase])} of it more in {phase}" if more[phase] > 0 and len(typical) else ""
+    if more[phase] <= 0 or len(typical) == 0:
+        return ""
+    place = _line_in(trace, outlier, phase)
+    return f", {format_ns(more[phase])} of it more in {phase}{f' ({place})' if place else ''}"
+
+
+def _line_in(trace: Trace, step: int, phase: str) -> str:
+    """Return the user's line with the most of a phase of a step; else one that was seen to run in it, with its call."""
+    pieces = named_pieces(trace).filter((pl.col("step") == step) & (pl.col("phase") == phase))
+    lines = pieces.drop_nulls("file").group_by("file", "line").agg(pl.col("dur_ns").sum())
+    if lines.height:
+        file, line, _ = lines.sort("dur_ns", descending=True).row(0)
+        return place_of(trace, file, line)
+    own = step_pieces(trace)
+    here = np.flatnonzero((own.step == step) & (own.phase == PHASES.index(phase)))
+    found = line_seen_in(trace, own.start_ns[here], own.end_ns[here])
+    if not (found >= 0).any():
+        return ""
+    seen, first = seen_lines(trace), int(found[found >= 0][0])
+    place = place_of(trace, seen.file[first], int(seen.line[first]))
+    return ", ".join(filter(None, (cut_name(seen.call[first] or ""), place)))
 
 
 def _uneven(trace: Trace) -> str:

@@ -12,24 +12,27 @@ from torchprof_magic.facts.device.coverage import work_without_launch
 from torchprof_magic.facts.device.idle_pieces import LATENCY, QUEUED, idle_pieces
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.host_lines import imports_of, line_seen_in, seen_lines
 from torchprof_magic.facts.host.host_states import COMPILE_NAME
 from torchprof_magic.facts.host.one_time import IMPORT_NAME, WORKER_FETCH, one_time_events, one_time_spans
 from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.intervals import covered_ns, merge
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.vendors import LAUNCH, SETUP_CALL
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
 # A device that does nothing, with work queued for this long, is busy with work that is not in the file.
 LEAST_HIDDEN_NS = 1_000_000
 CAPTURE = "compilation or graph capture"
+IMPORTS = "imports"
 # What an event that is done once is called, by its name and category.
 _KINDS = (
-    (IMPORT_NAME, "python_function", "imports"),
+    (IMPORT_NAME, "python_function", IMPORTS),
     (WORKER_FETCH, "", "starting worker processes"),
     (COMPILE_NAME, "", CAPTURE),
     (LAUNCH, "runtime", "loading kernels at their first launch"),
@@ -40,12 +43,17 @@ _KINDS = (
 
 
 class OneTime(NamedTuple):
-    """How much of the steps that count, or of the recording, is done once; what most of it is, and its name."""
+    """How much of the steps that count, or of the recording, is done once; what most of it is, its name and its line.
+
+    ``file`` is empty and ``line`` None where the line is not known.
+    """
 
     ns: int
     ratio: float
     what: str = ""
     name: str = ""
+    file: str = ""
+    line: int | None = None
 
 
 @once_per_trace
@@ -72,11 +80,45 @@ def one_time_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> OneTi
     captures = captures_of(trace)
     inside = covered_ns(start_ns, end_ns, start, start + dur)
     captured = covered_ns(start_ns, end_ns, captures.start_ns, captures.end_ns)
+    longest_ns = max(int(inside.max(initial=0)), int(captured.max(initial=0)))
+    imports = _imports_within(trace, start_ns, end_ns)
+    if imports.height and imports["ns"].sum() >= longest_ns:
+        top = imports.sort("ns", descending=True).row(0, named=True)
+        return OneTime(ns, ns / whole_ns, IMPORTS, f"import {top['module']}", top["file"] or "", top["line"])
     if inside.max(initial=0) <= captured.max(initial=0):
-        name = str(events["name"][int(captures.row[captured.argmax()])])
-        return OneTime(ns, ns / whole_ns, CAPTURE, name)
-    row = _longest(trace, rows, inside)
-    return OneTime(ns, ns / whole_ns, kind_of(trace, row), str(events["name"][row]))
+        row, what = int(captures.row[captured.argmax()]), CAPTURE
+    else:
+        row = _longest(trace, rows, inside)
+        what = kind_of(trace, row)
+    return OneTime(ns, ns / whole_ns, what, str(events["name"][row]), *_line_of(trace, row, named))
+
+
+def _imports_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> pl.DataFrame:
+    """Return the imports that are done once, with how much of each lies in some disjoint intervals, in ``ns``."""
+    found = trace.host_lines[imports_of(trace).tolist()]
+    from_ns = found["start_ns"].to_numpy()
+    inside = covered_ns(start_ns, end_ns, from_ns, from_ns + found["dur_ns"].to_numpy())
+    return found.with_columns(pl.Series("ns", inside)).filter(pl.col("ns") > 0)
+
+
+def _line_of(trace: Trace, row: int, is_once: BoolArray) -> tuple[str, int | None]:
+    """Return the user's line of work that is done once, or one that was seen to run within it: its file and number.
+
+    That is one seen within an event, or else within the outermost such work around it.
+    """
+    files, lines = places_of(trace, np.array([row])).columns()
+    if files[0] is not None:
+        return str(files[0]), lines[0]
+    parent, around = trace.events["parent"].to_numpy(), [row]
+    while (above := int(parent[around[-1]])) >= 0:
+        around.append(above)
+    at = np.array([row, max((each for each in around if is_once[each]), key=around.index, default=row)])
+    start = trace.events["start_ns"].to_numpy()[at]
+    found = line_seen_in(trace, start, start + trace.events["dur_ns"].to_numpy()[at])
+    if not (found >= 0).any():
+        return "", None
+    seen, first = seen_lines(trace), int(found[found >= 0][0])
+    return str(seen.file[first]), int(seen.line[first])
 
 
 def _longest(trace: Trace, rows: IntArray, ns: IntArray) -> int:

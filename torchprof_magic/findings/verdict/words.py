@@ -16,7 +16,7 @@ from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, kernels_per_step, time_in_steps
-from torchprof_magic.findings.verdict.once import one_time_work
+from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio, short_file
@@ -125,9 +125,9 @@ def _in(account: Account, cause: Cause, before: str = ", mostly in ") -> tuple[S
     return (_plain(before), code(short_name(cause.name), kernel))
 
 
-def described(trace: Trace, cause: Cause) -> tuple[Span, ...]:
+def line_words(trace: Trace, file: str, line: int | None) -> tuple[Span, ...]:
     """Return where the user's line is, if it is known."""
-    place = place_of(trace, cause.file, cause.line)
+    place = place_of(trace, file, line)
     return (_plain(" Line: "), code(place), _plain(".")) if place else ()
 
 
@@ -143,6 +143,12 @@ def place_of(trace: Trace, file: str | None, line: int | None) -> str:
     path = short_file(file)
     path = path if len(path) <= MAX_NAME else f"…{path[1 - MAX_NAME :]}"  # the end of a path says the most
     return f"{path}:{line}" if line else path
+
+
+def once_words(trace: Trace, once: OneTime) -> str:
+    """Return what most of some work that is done once is, with its name and its line."""
+    named = ", ".join(filter(None, (cut_name(once.name), place_of(trace, once.file, once.line))))
+    return f"{once.what} ({named})" if named else once.what
 
 
 def short_name(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import runpy
 import sys
 from contextlib import suppress
 from types import SimpleNamespace
@@ -113,3 +114,67 @@ def test_an_import_in_which_a_recording_runs_does_not_count(tmp_path: Path, monk
         monkeypatch.delitem(sys.modules, name, raising=False)
     report = importlib.import_module("recording_program").p.report
     assert [mark.import_ns for mark in report.trace.meta.recorded_steps] == [30, 0, 0]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package of which nothing is loaded, with an inner one, and a library that imports it when it is first used."""
+    inner = tmp_path / "late_package" / "inner"
+    inner.mkdir(parents=True)
+    (inner.parent / "__init__.py").write_text("")
+    (inner / "__init__.py").write_text("")
+    (inner / "leaf.py").write_text("import late_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("late_package", "late_package.inner", "late_package.inner.leaf"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return "late_package.inner.leaf"
+
+
+def lines_of(session: CaptureSession) -> list[tuple[str, int]]:
+    return [(each.module, each.line) for each in session.stop().program[0].imports]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def use():\n    x = 1\n    import {}\n\nuse()\n",  # in a function
+        "import importlib\n\nimportlib.import_module('{}')\n",  # by a library
+    ],
+)
+def test_an_import_has_the_line_of_the_user_and_the_module_that_is_asked_for(
+    source: str, make_session: Make, package: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(source.format(package))
+    session = make_session(schedule=(0, 0, 1, 1))
+    session.start()
+    work()
+    runpy.run_path(str(program))
+    session.step()
+    assert lines_of(session) == [(package, 3)]
+
+
+def test_imports_of_steps_that_are_not_recorded_are_not_kept(make_session: Make, package: str) -> None:
+    session = make_session(schedule=(1, 0, 1, 1))
+    session.start()
+    importlib.import_module(package)
+    session.step()
+    work()
+    session.step()
+    assert lines_of(session) == []
+
+
+def test_a_failure_of_the_watch_does_not_reach_the_import(
+    make_session: Make, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ArithmeticError
+
+    monkeypatch.setattr(imports.ImportTimes, "_note", fail)
+    session = make_session(schedule=(0, 0, 1, 1))
+    session.start()
+    work()
+    assert importlib.import_module(package).__name__ == package
+    session.step()
+    (found,) = [each for each in session.stop().problems if each.code == "capture.part_failed"]
+    assert "imports" in found.message

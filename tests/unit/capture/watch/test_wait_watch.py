@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
 from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.problems import ProblemLog
-from torchprof_magic.capture.watch.waits import EXPLICIT, WaitWatch
+from torchprof_magic.capture.watch.waits import EXPLICIT, LOOK_AGAIN, WaitWatch
 
 pytestmark = pytest.mark.skipif(not WaitWatch.is_possible, reason="the system does not tell another thread's CPU time")
 PATIENCE_S = 20.0
@@ -121,6 +122,21 @@ def test_a_thread_that_computes_does_not_wait(watch: WaitWatch) -> None:
         pass
     watch.end_step()
     assert not [wait for wait in found(watch) if wait[1] - wait[0] > 50_000_000]
+
+
+def test_the_line_of_a_thread_that_computes_is_noted_the_more_rarely_the_longer_it_does(watch: WaitWatch) -> None:
+    until_ns = time.monotonic() + PATIENCE_S
+    watch.begin_step()
+    while len(watch._looks) < 2 * 3 and time.monotonic() < until_ns:
+        pass
+    watch.end_step()
+    watch.take([])
+    looks = watch.take_looks().tolist()
+    first_line = test_the_line_of_a_thread_that_computes_is_noted_the_more_rarely_the_longer_it_does.__code__
+    assert {watch.sites[number - 1].file for number in looks[1::2]} == {__file__}
+    assert all(0 < watch.sites[number - 1].line - first_line.co_firstlineno < 5 for number in looks[1::2])
+    taken = [at_ns - watch._began_ns for at_ns in looks[::2]]
+    assert all(later >= LOOK_AGAIN * earlier for earlier, later in pairwise(taken))
 
 
 def test_nobody_looks_where_the_step_before_did_not_wait(watch: WaitWatch) -> None:

@@ -110,6 +110,8 @@ def full_trace() -> Trace:
     fields["storages"] = pl.DataFrame([storage], schema=FRAME_SCHEMAS["storages"], orient="row")
     wait = ("wait", "time.sleep", "<ipython>", 3, 0, 5_000, 2_000, 0)
     fields["waits"] = pl.DataFrame([wait], schema=FRAME_SCHEMAS["waits"], orient="row")
+    imported = ("sqlite3", None, "<ipython>", 3, 0, 5_000, 2_000, 0)
+    fields["host_lines"] = pl.DataFrame([imported], schema=FRAME_SCHEMAS["host_lines"], orient="row")
     counter = (-5_000, 3, "模型 power", 312.5, "W", 0)
     fields["counters"] = pl.DataFrame([counter], schema=FRAME_SCHEMAS["counters"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
@@ -200,6 +202,12 @@ def test_a_run_that_was_saved_before_counters_were_read_has_none(saved: Path) ->
     assert older.counters.height == 0
     assert older.counters.schema == full_trace().counters.schema
     assert older.storages.equals(full_trace().storages)
+
+
+def test_a_run_that_was_saved_before_lines_of_imports_were_noted_has_none(saved: Path) -> None:
+    older = load(head_with(rewritten(saved, host_lines_arrow=None), version=10)).trace
+    assert older.host_lines.height == 0
+    assert older.waits.equals(full_trace().waits)
 
 
 def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
