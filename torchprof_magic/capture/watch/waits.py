@@ -349,7 +349,8 @@ def _suspended(link: Any) -> Iterator[FrameType]:
 
 
 def _running(frame: FrameType, callee: Callee | None) -> RunningLine:
-    return RunningLine(frame.f_code, frame.f_lasti, callee, frame.f_globals)
+    instruction = max(frame.f_lasti, 0)  # it is -1 in a function that has only just been called
+    return RunningLine(frame.f_code, instruction, callee, frame.f_globals)
 
 
 def _called(frame: FrameType) -> Callee:

@@ -9,11 +9,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.problems import ProblemLog
+from torchprof_magic.capture.watch import waits
+from torchprof_magic.capture.watch.calls_of_lines import name_of_call
 from torchprof_magic.capture.watch.waits import EXPLICIT, LOOK_AGAIN, WaitWatch
 
 pytestmark = pytest.mark.skipif(not WaitWatch.is_possible, reason="the system does not tell another thread's CPU time")
@@ -137,6 +140,12 @@ def test_the_line_of_a_thread_that_computes_is_noted_the_more_rarely_the_longer_
     assert all(0 < watch.sites[number - 1].line - first_line.co_firstlineno < 5 for number in looks[1::2])
     taken = [at_ns - watch._began_ns for at_ns in looks[::2]]
     assert all(later >= LOOK_AGAIN * earlier for earlier, later in pairwise(taken))
+
+
+def test_a_function_that_has_only_just_been_called_is_in_its_first_line() -> None:
+    frame = SimpleNamespace(f_code=helper.__code__, f_lasti=-1, f_globals={})
+    running = waits._running(frame, None)  # type: ignore[arg-type]
+    assert (running.line, name_of_call(running)) == (helper.__code__.co_firstlineno, "")
 
 
 def test_nobody_looks_where_the_step_before_did_not_wait(watch: WaitWatch) -> None:
