@@ -82,8 +82,8 @@ def read_recording(
     trace, problems = _read_cycles(recording, meta)
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
-    trace = without_transitions(with_storages(trace, recording), recording)
-    trace = with_host_lines(with_waits(trace, recording), recording)
+    trace = with_host_lines(with_waits(with_storages(trace, recording), recording), recording)
+    trace = without_transitions(trace, recording)  # last: the clocks are compared by where torch's ranges begin
     trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(
