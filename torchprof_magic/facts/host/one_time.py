@@ -141,7 +141,8 @@ def _is_repeated(trace: Trace, found: BoolArray, is_op: BoolArray, host_ns: IntA
 def _only_in_the_first_step(trace: Trace) -> BoolArray:
     """Return which of the program's ops in the first step are not, or far shorter, in the same place of the others.
 
-    On the CPU, an op that an earlier run of the process has recorded is not called for the first time.
+    On the CPU, an op is not called for the first time that an earlier run of the process has recorded, or that the steps
+    before the first that was recorded have called.
     """
     events, steps = trace.events, trace.steps
     found = np.zeros(events.height, np.bool_)
@@ -171,6 +172,8 @@ def _only_in_the_first_step(trace: Trace) -> BoolArray:
     known = (FIRST_STEP_TIMES, LONGEST_TIMES)
     times, longest_times = known if before is None else (NEW_OP_TIMES, NEW_OP_LONGEST_TIMES)
     is_longer = (dur_ns >= times * usual_ns) & (dur_ns >= longest_times * most_ns)
+    if not trace.has_device and int(steps["number"][0] or 0) > 0:
+        is_longer = pl.lit(value=False)  # the steps before, which were not recorded, have called it
     longer = first.filter(usual_ns.is_null() | is_longer)["row"].to_numpy()
     names = events["name"].gather(longer).cast(pl.String)
     found[longer[~names.is_in(before or ()).to_numpy()]] = True

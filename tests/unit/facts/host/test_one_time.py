@@ -88,10 +88,10 @@ def test_the_times_of_what_is_done_once_are_disjoint_and_hold_captures() -> None
     assert list(zip(start.tolist(), end.tolist(), strict=True)) == [(0, 2_000_000), (5_000_000, 6_005_000)]
 
 
-def in_steps(*steps: list[tuple[str, float]]) -> list[Event]:
-    """Steps of 100 ms, each with these ops, one after the other, of so many us."""
+def in_steps(*steps: list[tuple[str, float]], first: int = 0) -> list[Event]:
+    """Steps of 100 ms from number ``first`` on, each with these ops, one after the other, of so many us."""
     events = []
-    for number, ops in enumerate(steps):
+    for number, ops in enumerate(steps, first):
         at = 100_000.0 * number
         events.append(annotation(f"ProfilerStep#{number}", at, 99_000))
         for name, dur in ops:
@@ -108,6 +108,13 @@ def test_an_op_of_the_first_step_counts_if_it_is_far_longer_than_in_the_same_pla
     # The larger one is the first in every step, and is no sign of anything.
     larger_first = [("aten::mm", 40_000.0), ("aten::mm", 500.0)]
     assert once(*in_steps(larger_first, larger_first, larger_first)) == []
+
+
+def test_an_op_that_steps_before_the_recording_have_called_is_slow_for_other_reasons() -> None:
+    usual, slow = [("aten::conv2d", 3_000)], [("aten::conv2d", 40_000)]
+    assert once(*in_steps(slow, usual, usual, first=2)) == []
+    only_there = [*usual, ("aten::svd", 5_000)]
+    assert once(*in_steps(only_there, usual, usual, first=2)) == [("aten::svd", 0)]
 
 
 def test_an_op_that_is_long_in_a_later_step_as_well_is_no_work_that_is_done_once() -> None:
