@@ -291,8 +291,11 @@ for advice in report.advice:
     print(advice, advice.saving_ns, advice.certainty, advice.evidence)
 
 report.advice_with(mute=["channels_last"], threshold=0.05)  # only what saves 5 % of a step
-report.try_advice(0)  # measures the first one on this machine, if it needs none of your data
+report.try_advice(1)  # measures card 1 on this machine, if it needs none of your data
 ```
+
+Cards are numbered from 1, in the page, in `report.summary()` and for `try_advice`, which also takes the name of a rule,
+a title, or an entry of `report.advice`.
 
 A trial runs the most expensive ops again as they were called: with their scalars, keywords and `out=`, on contiguous
 tensors of random numbers, in turns as they are and changed. What cannot be run again is named with the reason: texts

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from pathlib import Path
@@ -9,7 +10,7 @@ import torch
 from support import annotation, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.findings.advice import Advice, plan_trial
+from torchprof_magic.findings.advice import Advice, chosen_card, plan_trial
 from torchprof_magic.findings.advice.trial_plan import Call, Input, TrialPlan, tensors
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.system.process.other_programs import OtherPrograms
@@ -40,7 +41,8 @@ def _record(*, has_shapes: bool) -> Report:
 
 
 def place_of(report: Report) -> int:
-    return [advice.rule for advice in report.advice].index(RULE)
+    """Return the number of its card."""
+    return [advice.rule for advice in report.advice].index(RULE) + 1
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +53,8 @@ def _one_thread() -> None:
 def test_what_was_estimated_is_measured_here_and_takes_its_place() -> None:
     report = recorded()
     at = place_of(report)
-    said = report.advice[at]
+    said = report.advice[at - 1]
+    assert f"  {at}. {said.title}" in report.summary()
     numbers, threads = torch.get_rng_state(), torch.get_num_threads()
     found = report.try_advice(at, seconds=0.2)
     assert torch.equal(torch.get_rng_state(), numbers)
@@ -76,11 +79,9 @@ def test_what_needs_the_users_data_is_not_tried() -> None:
     loads = [annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, 8_000) for at in (0, 10_000)]
     report = Report(make_trace(*steps, *loads, span("aten::mm", 9_000, 100)))
     with pytest.raises(ValueError, match="dataloader_workers cannot be tried without your data; these can: single"):
-        report.try_advice(0)
-    with pytest.raises(IndexError):
-        report.try_advice(7)
+        report.try_advice(1)
     with pytest.raises(ValueError, match="seconds must be more than 0"):
-        report.try_advice(0, seconds=0)
+        report.try_advice(1, seconds=0)
 
 
 def scalars(*values: str) -> tuple[Input, ...]:
@@ -171,8 +172,32 @@ def test_each_optimizer_is_tried_with_its_own_parameters_and_settings() -> None:
 
 def test_an_advice_that_is_not_there_is_refused_in_words() -> None:
     report = Report(make_trace(annotation("ProfilerStep#0", 0, 10_000), span("aten::mm", 0, 100)))
-    with pytest.raises(IndexError, match="there is no advice 3; the report has 0"):
+    with pytest.raises(IndexError, match=r"there is no advice 3; the report has none$"):
         report.try_advice(3)
+
+
+FIRST = Advice(rule="data", title="Load data ahead", fix="`num_workers=2`")
+SECOND = Advice(rule="loop", title="Do it at once")
+ALIKE = Advice(rule="loop", title="Do that at once")
+
+
+@pytest.mark.parametrize("which", [2, "loop", "Do it at once", SECOND])
+def test_advice_is_chosen_by_the_number_of_its_card_its_rule_its_title_or_itself(which: int | str | Advice) -> None:
+    assert chosen_card((FIRST, SECOND), which) is SECOND
+
+
+@pytest.mark.parametrize("which", [0, 3, -1, True, "none", "", FIRST])
+def test_numbers_and_names_that_no_card_has_are_refused_with_those_that_there_are(which: int | str | Advice) -> None:
+    asked = repr("data" if which is FIRST else which)
+    said = f"there is no advice {asked}; the report has 1 (loop), 2 (loop)"
+    with pytest.raises(IndexError, match=f"^{re.escape(said)}$"):
+        chosen_card((SECOND, ALIKE), which)
+
+
+def test_a_rule_with_several_cards_is_chosen_by_number() -> None:
+    said = "2 cards are called 'loop'; choose by number: the report has 1 (data), 2 (loop), 3 (loop)"
+    with pytest.raises(IndexError, match=f"^{re.escape(said)}$"):
+        chosen_card((FIRST, SECOND, ALIKE), "loop")
 
 
 def test_a_trial_for_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.facts.time_range import TimeRange
-from torchprof_magic.findings.advice import find_advice, plan_trial
+from torchprof_magic.findings.advice import chosen_card, find_advice, plan_trial
 from torchprof_magic.findings.compare.change_words import change_line
 from torchprof_magic.findings.compare.limits_check import (
     broken_bans,
@@ -258,7 +258,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             self._analysis.with_holders(one) for one in find_advice(self._believed, rules.settings_of(values)).advice
         ]
 
-    def try_advice(self, number: int, *, seconds: float = 5.0) -> Advice:
+    def try_advice(self, which: int | str | Advice, *, seconds: float = 5.0) -> Advice:
         """Measure one piece of ``advice`` on this machine, and return it with what it saves here.
 
         Both ways run in turns on random numbers of the recorded shapes, as often as the steps called them. In
@@ -266,10 +266,11 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         are, and an interrupt ends it. Nothing is tried by itself.
 
         Args:
-            number: Place in ``advice``, from 0.
+            which: Number of its card, as the page and ``summary()`` show it, from 1; or its rule, its title, or the
+                advice itself.
             seconds: About how long it may take; each way runs at least three times.
 
-        Raises ``IndexError`` for another number, and ``ValueError`` if the advice cannot be tried without your data,
+        Raises ``IndexError``, which lists what there is, if there is no such advice, and ``ValueError`` if the advice cannot be tried without your data,
         the shapes were not recorded, or the recording is of a device that this machine lacks.
         """
         # torch is needed to try advice, not to read a trace.
@@ -277,10 +278,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
 
         if not seconds > 0:
             raise ValueError(f"seconds must be more than 0 (got {seconds!r})")
-        known = self._analysis.findings.advice
-        if not -len(known) <= number < len(known):
-            raise IndexError(f"there is no advice {number}; the report has {len(known)}, numbered from 0")
-        said = known[number]
+        said = chosen_card(self._analysis.findings.advice, which)
         tried = run_trial(plan_trial(self._believed, said), seconds)
         words = (
             f"Tried here on the recorded shapes: {format_ns(tried.before_ns)} before and {format_ns(tried.after_ns)} "

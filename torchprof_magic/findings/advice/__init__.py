@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchprof_magic.findings.advice.cards import cards_of, cards_of_job
+from torchprof_magic.findings.advice.cards import cards_of, cards_of_job, chosen_card
 from torchprof_magic.findings.advice.conductor import Findings, Settings, find_advice, find_in_job, name_of
 from torchprof_magic.findings.advice.kinds import ADVICE_FIELDS, CERTAINTY_TEXT, Advice, Rule, Spans
 from torchprof_magic.findings.advice.rules import RULES
@@ -19,6 +19,7 @@ __all__ = [
     "Spans",
     "cards_of",
     "cards_of_job",
+    "chosen_card",
     "find_advice",
     "find_in_job",
     "name_of",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.ranks.verdict import file_words
 from torchprof_magic.findings.verdict.words import place_of
 from torchprof_magic.model.shapes import Card
 from torchprof_magic.tables.source.lines import lines_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from torchprof_magic.findings.advice.kinds import Advice
     from torchprof_magic.model.trace import Trace
 
 # Advice whose line is not the one to change, and whose saving is one of each step.
@@ -25,6 +25,27 @@ def cards_of(trace: Trace, advice: Iterable[Advice]) -> tuple[Card, ...]:
     """Return a card for each piece of advice, in the same order."""
     has_lines = lines_table(trace).frame.height > 0
     return tuple(_card(each, _place(trace, each), "source" if has_lines and each.line else "") for each in advice)
+
+
+def chosen_card(advice: Sequence[Advice], which: int | str | Advice) -> Advice:
+    """Return the advice of a card: by its number on the page, from 1, by the name of its rule, or by its title.
+
+    Advice that was found is returned as it is. Raises ``IndexError``, which lists the cards that there are.
+    """
+    if isinstance(which, str):
+        found = [each for each in advice if which in (each.rule, each.title)]
+    elif isinstance(which, int) and not isinstance(which, bool):
+        found = list(advice[which - 1 : which]) if which > 0 else []
+    else:
+        found = [each for each in advice if each == which]
+    if len(found) == 1:
+        return found[0]
+    numbers = ", ".join(f"{number} ({each.rule})" for number, each in enumerate(advice, 1))
+    there = f"the report has {numbers}" if advice else "the report has none"
+    asked = which.rule if isinstance(which, Advice) else which
+    if found:
+        raise IndexError(f"{len(found)} cards are called {asked!r}; choose by number: {there}")
+    raise IndexError(f"there is no advice {asked!r}; {there}")
 
 
 def cards_of_job(advice: Iterable[Advice]) -> tuple[Card, ...]:
