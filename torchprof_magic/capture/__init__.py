@@ -16,6 +16,7 @@ from torchprof_magic.capture.parts import (
     RESTART,
 )
 from torchprof_magic.capture.recording import (
+    STAGES,
     Cycle,
     HostLine,
     LineSite,
@@ -48,6 +49,7 @@ __all__ = [
     "MARKED_LOOP",
     "PROGRESS",
     "RESTART",
+    "STAGES",
     "TENSOR_METHODS",
     "Action",
     "CaptureSession",

@@ -34,6 +34,7 @@ from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
 from torchprof_magic.capture.torch_api.cycle_profile import torch_state
 from torchprof_magic.capture.torch_api.engine import Engine, Stage
+from torchprof_magic.capture.torch_api.python_tracer import end_own_tracer
 from torchprof_magic.capture.watch.open_ranges import OpenRanges
 from torchprof_magic.capture.watch.pauses import Pauses
 from torchprof_magic.capture.watch.program import NO_IMPORTS
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 MAX_PLAIN_STEPS = 1000
 # Back-to-back cycles (no idle or warm-up step between them) are saved during a recorded step only beyond this many.
 MAX_UNSAVED = 8
-# torch takes 0.3 s to end and save a recording of so many Python calls.
+# torch takes 0.3 s to end a recording of so many Python calls.
 MANY_CALLS = 50_000
 STACKS_ENDED = "stacks have ended"
 # torch marks steps only while it records these.
@@ -74,8 +75,9 @@ _MARKED_BY = {"cpu"}
 class Recorder:
     """Runs one engine per cycle along the schedule, and saves each cycle as soon as nothing is being recorded.
 
-    ``passes`` holds the options of each cycle; the last one also applies to all later cycles. ``tell`` is called with a
-    phase and a note about it, where the recording itself takes long or changes.
+    ``passes`` holds the options of each cycle; the last one also applies to all later cycles. ``tell``, if it is set,
+    is called with a phase, a note, and whether it will take long: when stacks have ended, and what is done when the
+    last cycle is over.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class Recorder:
         self._folder = folder
         self._problems = problems
         self._quiet = quiet
-        self._finished = FinishedCycles(passes, folder, problems, quiet, fallbacks)
+        self._finished = FinishedCycles(passes, folder, problems, quiet, fallbacks, self._tell_stage)
         self._action = Action.NONE
         self._next_action = Action.NONE
         self._engine: Engine | None = None
@@ -115,7 +117,7 @@ class Recorder:
         self._others = OtherThreads(parts)
         self._python_profiler = PythonProfiler(problems)
         self._parts = parts
-        self.tell: Callable[[str, str], None] = _ignore
+        self.tell: Callable[[str, str, bool], None] | None = None
         self._calls = CallLimit(passes[-1].budget_calls, parts, problems)
         self._program = program
         self._budget = Budget(passes[-1], problems)
@@ -216,7 +218,7 @@ class Recorder:
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
         if self._parts.ask(PYTHON_CALLS, self._calls.has_news, default=False) and self._engine is not None:
-            self.tell(self.phase, STACKS_ENDED)
+            self._tell(self.phase, STACKS_ENDED)
         self.step += 1
         self._enter(self._next_action, guard)
 
@@ -463,6 +465,7 @@ class Recorder:
         self._parts.run(RANGES, self._ranges.end)
         self._end_calls(engine)
         self._parts.undo(WAITS, self._program.end_waits)
+        self._tell_end()
         with self._quiet.held():
             engine.stop()
         self._parts.undo(PYTHON_PROFILER, self._python_profiler.restore)
@@ -487,8 +490,21 @@ class Recorder:
             self.change(with_stack=False, with_modules=False)
             may_follow = self.schedule.may_follow(self.schedule.cycle(self.step))
             self._parts.run(PYTHON_CALLS, partial(calls.note, self.step, may_follow=may_follow))
-        if calls.calls_of_cycle >= MANY_CALLS:
-            self.tell("ending", counted(calls.calls_of_cycle, "Python call"))
+
+    def _tell_end(self) -> None:
+        calls = self._calls.calls_of_cycle
+        self._tell_stage("ending", counted(calls, "Python call") if calls else "", is_long=calls >= MANY_CALLS)
+
+    def _tell_stage(self, stage: str, note: str = "", *, is_long: bool = False) -> None:
+        """Tell what is being done, if nothing will be recorded after it: the user waits for this."""
+        if self.tell is not None and (self.is_over or self._is_full or self.schedule.is_over(self.step + 1)):
+            # Showing it must not be in the recording, which ends now.
+            self._parts.run(PYTHON_CALLS, end_own_tracer)
+            self._tell(stage, note, is_long=is_long)
+
+    def _tell(self, phase: str, note: str, *, is_long: bool = False) -> None:
+        if self.tell is not None:
+            self.tell(phase, note, is_long)
 
     def stack_note(self, step: int) -> str:
         """Return what to say of stacks before a step is recorded, empty if it has none."""
@@ -579,7 +595,3 @@ class Recorder:
             yield
         for text in filter(compat.is_news, caught):
             self._problems.note("capture.torch_warning", text=text)
-
-
-def _ignore(_phase: str, _note: str) -> None:
-    """Tell nobody."""

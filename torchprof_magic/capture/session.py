@@ -526,7 +526,7 @@ class CaptureSession:
             self.program,
             self.parts,
         )
-        self._recorder.tell = self._tell
+        self._recorder.tell = self._tell if self._on_progress is not None else None
         for pause in self._early_pauses:
             self._recorder.pause(pause)
         self._end_recorder_watch = self._recorder.watch()
@@ -808,10 +808,11 @@ class CaptureSession:
             progress = Progress(phase=phase, step=step, total=recorder.schedule.total, note=note)
             self.parts.run(PROGRESS, self._on_progress, progress)
 
-    def _tell(self, phase: str, note: str) -> None:
+    def _tell(self, phase: str, note: str, is_long: bool) -> None:
         recorder = self._recorder
         if self._on_progress is not None and recorder is not None:
-            progress = Progress(phase=phase, step=recorder.step, total=recorder.schedule.total, note=note)
+            total = recorder.schedule.total
+            progress = Progress(phase=phase, step=recorder.step, total=total, note=note, is_long=is_long)
             self.parts.run(PROGRESS, self._on_progress, progress)
 
     @protected

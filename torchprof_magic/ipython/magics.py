@@ -219,8 +219,9 @@ class TorchProfMagics(Magics, FlagDefaults):
     def _finish(self, recorded: _Cell) -> None:
         """Read and show what was recorded; an exception of the cell propagates afterwards."""
         __tracebackhide__ = True
-        if recorded.bar is not None:
-            recorded.run.session.parts.undo(PROGRESS, recorded.bar.close)
+        bar = recorded.bar
+        if bar is not None:
+            recorded.run.session.parts.undo(PROGRESS, bar.end)
         flags = recorded.flags
 
         def assign(report: Report) -> None:
@@ -231,13 +232,17 @@ class TorchProfMagics(Magics, FlagDefaults):
             if not flags["quiet"]:
                 show(report, self.shell, flags["display"])
 
-        recorded.run.finish(
-            assign=assign,
-            show=show_unless_quiet,
-            labels=lambda: cell_labels(self.shell),
-            is_awaiting=recorded.compiled.awaits,
-            later=self.idle.later,
-        )
+        try:
+            recorded.run.finish(
+                assign=assign,
+                show=show_unless_quiet,
+                labels=lambda: cell_labels(self.shell),
+                is_awaiting=recorded.compiled.awaits,
+                later=self.idle.later,
+            )
+        finally:
+            if bar is not None:  # an interrupt ends a report in any stage
+                recorded.run.session.parts.undo(PROGRESS, bar.close)
         recorded.run.report = None  # a traceback that IPython keeps holds this run, and must not hold its report
 
 

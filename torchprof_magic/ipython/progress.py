@@ -2,47 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+import time
+from _thread import allocate_lock
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
 
+from IPython import get_ipython
 from IPython.display import display
 from tqdm.auto import tqdm
 from tqdm.notebook import tqdm_notebook
+
+from torchprof_magic.capture import STAGES
 
 if TYPE_CHECKING:
     from torchprof_magic.capture import Progress
 
 LARGE_BYTES = 20 << 20  # takes half a second to read, longer when compressed
-# What comes after the recorded steps.
-_AFTERWARDS = ("ending", "reading", "showing")
 _WORDS = {
     "wait": "waiting",
     "warmup": "warming up",
     "active": "recording",
-    "ending": "ending and saving the recording",
+    "ending": "ending the recording",
+    "saving": "saving the trace",
+    "checking": "checking the trace",
     "reading": "reading the trace",
-    "showing": "making the report",
+    "showing": "analysing the trace and making the report",
 }
+# What is done within this time is not mentioned. Between two stages pass at most so many seconds.
+_QUIET_S: Final = 0.3
+_APART_S: Final = 0.2
+# Longest wait until a kernel has sent a message.
+_SENDING_S: Final = 0.1
 
 
 class _Bar:
     """A tqdm bar, as a widget where the notebook shows widgets, that leaves nothing in the output."""
 
     def __init__(self, **options: Any) -> None:
-        self._place: Any = None
+        self.place: Any = None
         # With miniters above 1, tqdm's monitor thread would draw during a long recording.
         options |= {"leave": False, "miniters": 1}
         if not issubclass(tqdm, tqdm_notebook):
             self.tqdm = tqdm(**options, dynamic_ncols=True)
             return
         self.tqdm = tqdm(**options, display=False)
-        self._place = display(self.tqdm.container, display_id=True)  # type: ignore[no-untyped-call]
+        self.place = display(self.tqdm.container, display_id=True)  # type: ignore[no-untyped-call]
 
-    def close(self) -> None:
+    def close(self, *, is_replaced: bool = False) -> None:
+        """Take the bar away; ``is_replaced``: something else is in its place by now."""
         self.tqdm.total = None  # a bar closed before its end would turn red and stay
         self.tqdm.close()
-        if self._place is not None:
-            # A saved notebook must not point to a widget that is gone. An output without any form takes no room.
-            self._place.update({}, raw=True)
+        if self.place is not None:
+            # A saved notebook must not point to a widget that is gone.
+            if not is_replaced:
+                _empty(self.place)
             self._forget()
 
     def _forget(self) -> None:
@@ -54,40 +68,118 @@ class _Bar:
                     part.close()
 
 
+class _Stage:
+    """What is being done after the loop, in the place of the bar; it appears when that has taken 0.3 s.
+
+    torch lets no other thread run while it ends and exports a recording, so no timer could show it meanwhile: the front
+    end gets the text before, and has it appear later.
+    """
+
+    def __init__(self, place: Any) -> None:
+        self.is_shown = False
+        self._place = place
+        self._began_s = self._left_s = -math.inf
+
+    def show(self, text: str) -> None:
+        """Replace what is in the place by ``text``."""
+        now_s = time.monotonic()
+        if not self.is_shown and now_s - self._left_s > _APART_S:
+            self._began_s = now_s
+        self.is_shown = True
+        left_ms = max(round((self._began_s + _QUIET_S - now_s) * 1000), 0)
+        late = f"visibility: hidden; animation: torchprof-late 0s linear {left_ms}ms forwards"
+        html = (
+            "<style>@keyframes torchprof-late { to { visibility: visible } }</style>"
+            f'<div style="{late if left_ms else ""}">{escape(text)}</div>'
+        )
+        self._place.update({"text/plain": text, "text/html": html}, raw=True)
+        _send()
+
+    def clear(self) -> None:
+        """Take it away; can be called twice."""
+        if self.is_shown:
+            self.is_shown, self._left_s = False, time.monotonic()
+            _empty(self._place)
+
+
+def _empty(place: Any) -> None:
+    """Leave nothing in an output: without any form it takes no room."""
+    place.update({}, raw=True)
+
+
+def _send() -> None:
+    """Wait until the kernel has sent its messages, for which it has a thread."""
+    thread = getattr(getattr(get_ipython(), "kernel", None), "iopub_thread", None)
+    if thread is not None:
+        is_sent = allocate_lock()
+        is_sent.acquire()
+        thread.schedule(is_sent.release)
+        is_sent.acquire(timeout=_SENDING_S)
+
+
 class ProgressBar:
     """A bar over the steps of the schedule, shown from the first step until the recording is done.
 
-    After it, the bar says what the report still takes, if it is told; the conductor tells it if that takes long.
+    After it, the output says what is being done until the report is there, and how far that is, once it has taken
+    0.3 s. A terminal says it where that is known to take long, or has taken so long.
     """
 
     def __init__(self) -> None:
         self._bar: _Bar | None = None
+        self._stage: _Stage | None = None
+        self._ended_s = math.inf
         self._is_closed = False
 
     def __call__(self, progress: Progress) -> None:
         """Show how far the recording is, or the report."""
-        is_stage = progress.phase in _AFTERWARDS
-        if progress.phase == "done" or (progress.phase == "showing" and not issubclass(tqdm, tqdm_notebook)):
-            self.close()  # a terminal would write the report into the line of the bar
-            return
-        if self._is_closed and not is_stage:
-            return
-        if self._bar is None:
-            self._bar = _Bar(bar_format="{desc}") if self._is_closed else _Bar(total=progress.total, unit="step")
-        bar = self._bar.tqdm
-        words = _WORDS[progress.phase]
-        if not is_stage:
-            bar.update(progress.step - bar.n)
-        # It is drawn at once if nothing else will be drawn for a while.
-        text = f"{words} ({progress.note})" if progress.note else words
-        bar.set_description_str(f"torchprof: {text}", refresh=is_stage or bool(progress.note))
+        if progress.phase == "done":
+            self.close()
+        elif progress.phase in STAGES:
+            self._show_stage(progress)
+        elif not self._is_closed:
+            self._show_step(progress)
 
-    def close(self) -> None:
-        """Take the bar away; can be called twice."""
+    def _show_step(self, progress: Progress) -> None:
+        if self._bar is None:
+            self._bar = _Bar(total=progress.total, unit="step")
+            self._stage = None if self._bar.place is None else _Stage(self._bar.place)
+        bar = self._bar.tqdm
+        bar.update(progress.step - bar.n)
+        # It is drawn at once if nothing else will be drawn for a while.
+        bar.set_description_str(f"torchprof: {_text_of(progress)}", refresh=bool(progress.note))
+
+    def _show_stage(self, progress: Progress) -> None:
+        text = f"torchprof: {_text_of(progress)}, {STAGES.index(progress.phase) + 1} of {len(STAGES)}"
+        if self._stage is not None:
+            self._stage.show(text)
+            return
+        self._ended_s = min(self._ended_s, time.monotonic())
+        is_due = progress.is_long or time.monotonic() - self._ended_s > _QUIET_S
+        if progress.phase == "showing":
+            self.close()  # a terminal would write the report into the line of the bar
+        elif is_due:
+            self._bar = self._bar or _Bar(bar_format="{desc}")
+            self._bar.tqdm.set_description_str(text, refresh=True)
+
+    def end(self) -> None:
+        """Take the bar away, and leave what is said of the report; can be called twice."""
         self._is_closed = True
         bar, self._bar = self._bar, None
         if bar is not None:
-            bar.close()
+            bar.close(is_replaced=self._stage is not None and self._stage.is_shown)
+
+    def close(self) -> None:
+        """Take everything away; can be called twice."""
+        try:
+            self.end()
+        finally:
+            if self._stage is not None:
+                self._stage.clear()
+
+
+def _text_of(progress: Progress) -> str:
+    words = _WORDS[progress.phase]
+    return f"{words} ({progress.note})" if progress.note else words
 
 
 class ReadingBar:

@@ -270,8 +270,8 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
                 advice itself.
             seconds: About how long it may take; each way runs at least three times.
 
-        Raises ``IndexError``, which lists what there is, if there is no such advice, and ``ValueError`` if the advice cannot be tried without your data,
-        the shapes were not recorded, or the recording is of a device that this machine lacks.
+        Raises ``IndexError``, which lists what there is, if there is no such advice, and ``ValueError`` if it cannot be
+        tried without your data, the shapes were not recorded, or the recording is of a device that this machine lacks.
         """
         # torch is needed to try advice, not to read a trace.
         from torchprof_magic.trials import run_trial  # noqa: PLC0415

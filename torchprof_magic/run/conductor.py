@@ -23,6 +23,7 @@ from torchprof_magic.capture import (
 )
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.model.errors import CaptureError, TorchProfError
+from torchprof_magic.model.units import format_bytes
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import keep_raw, sweep
 from torchprof_magic.run.interrupts import interrupts_raise
@@ -184,22 +185,23 @@ class Run:
         show: Callable[[Report], None] | None,
     ) -> None:
         is_slow = recording.size_bytes > SLOW_BYTES
-        self._tell("reading", is_slow=is_slow)
+        self._tell("reading", format_bytes(recording.size_bytes), is_long=is_slow)
         report = self._compared(self._read(recording, labels))
         self._remember(report, assign)
         self._keep(report)
         if show is not None:
-            self._tell("showing", is_slow=is_slow)
+            self._tell("showing", is_long=is_slow)
             show(report)
-        self._tell("done", is_slow=is_slow)
+        self._tell("done")
         if any(problem.code == "capture.out_of_memory_snapshot" for problem in recording.problems):
             say_holders(report)
         sweep()  # the previous report may be gone now
 
-    def _tell(self, phase: str, *, is_slow: bool) -> None:
-        """Say what is being done, if the report takes long."""
-        if is_slow and self._on_progress is not None:
-            self.session.parts.run(PROGRESS, self._on_progress, Progress(phase=phase, step=0, total=None))
+    def _tell(self, phase: str, note: str = "", *, is_long: bool = False) -> None:
+        """Say what is being done."""
+        if self._on_progress is not None:
+            progress = Progress(phase=phase, step=0, total=None, note=note, is_long=is_long)
+            self.session.parts.run(PROGRESS, self._on_progress, progress)
 
     def _new_session(self, options: ProfileOptions, stepping: Stepping) -> CaptureSession:
         return CaptureSession(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 import torch
 from capturing import codes, names_in, work
 
-from torchprof_magic.capture import CaptureSession, busy_profiler
+from torchprof_magic.capture import STAGES, CaptureSession, busy_profiler
 from torchprof_magic.model.errors import CaptureError, ProfilerBusyError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import ProfileOptions
@@ -291,8 +292,9 @@ def test_progress_names_every_phase(tmp_path: Path) -> None:
         session.step()
     session.stop()
     # Nothing is drawn between recorded steps: it would be in them.
-    assert [progress.phase for progress in seen] == ["wait", "warmup", "active", "done"]
-    assert [progress.step for progress in seen] == [0, 1, 2, 5]
+    phases = ["wait", "warmup", "active", "ending", "saving", "checking", "done"]
+    assert [progress.phase for progress in seen] == phases
+    assert [progress.step for progress in seen if progress.phase not in STAGES] == [0, 1, 2, 5]
     assert {progress.total for progress in seen} == {5}
 
 
@@ -305,10 +307,14 @@ def test_work_of_the_progress_bar_is_not_in_a_recorded_step(run: Run, schedule: 
         work("drawing")
 
     recording = run(sum(schedule[:3]) * schedule[3] + 2, schedule=schedule, on_progress=draw)
-    recorded = [name for cycle in recording.cycles for name in names_in(cycle.path)]
+    *earlier, last = recording.cycles
     assert len(drawn) >= 2
-    assert any(name.startswith("body") for name in recorded)
-    assert "drawing" not in recorded
+    assert any(name.startswith("body") for name in names_in(last.path))
+    assert not any("drawing" in names_in(cycle.path) for cycle in earlier)
+    # That the last cycle is being ended is drawn before torch ends it, and after its last step.
+    spans = [event for event in json.loads(last.path.read_bytes())["traceEvents"] if event.get("ph") == "X"]
+    steps_end = max(span["ts"] + span["dur"] for span in spans if span["name"].startswith("ProfilerStep"))
+    assert all(span["ts"] >= steps_end for span in spans if span["name"] == "drawing")
 
 
 def test_a_failing_progress_bar_does_not_end_the_run(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch.autograd import profiler as autograd_profiler
 from tqdm.notebook import tqdm_notebook
 from tqdm.std import tqdm as tqdm_console
 
-from torchprof_magic.capture import CaptureSession, Progress
+from torchprof_magic.capture import STAGES, CaptureSession, Progress
 from torchprof_magic.ipython import progress
 from torchprof_magic.ipython.progress import ProgressBar
 from torchprof_magic.model.meta import Stepping
@@ -168,23 +169,110 @@ def test_the_bar_says_what_there_is_to_say_of_a_phase_at_once(texts: list[str]) 
     bar = ProgressBar()
     bar(Progress(phase="wait", step=0, total=5))
     bar(Progress(phase="active", step=1, total=5, note="stacks end after 300,000 Python calls"))
-    bar(Progress(phase="ending", step=3, total=5, note="80,000 Python calls"))
+    bar(Progress(phase="ending", step=3, total=5, note="80,000 Python calls", is_long=True))
     assert texts == [
         "torchprof: waiting (later)",
         "torchprof: recording (stacks end after 300,000 Python calls)",
-        "torchprof: ending and saving the recording (80,000 Python calls)",
+        "torchprof: ending the recording (80,000 Python calls), 1 of 5",
     ]
 
 
-def test_the_stages_of_a_report_are_shown_after_the_bar_of_the_recording(texts: list[str]) -> None:
+def test_a_terminal_says_what_is_known_to_take_long_after_the_bar_of_the_recording(texts: list[str]) -> None:
     bar = ProgressBar()
     bar(Progress(phase="active", step=0, total=1))
     bar.close()
     bar(Progress(phase="active", step=0, total=1))  # too late
-    bar(Progress(phase="reading", step=0, total=None))
-    assert texts == ["torchprof: recording (later)", "torchprof: reading the trace"]
+    bar(Progress(phase="checking", step=0, total=None))
+    bar(Progress(phase="reading", step=0, total=None, note="9 MB", is_long=True))
+    assert texts == ["torchprof: recording (later)", "torchprof: reading the trace (9 MB), 4 of 5"]
     assert bar._bar is not None
     bar(Progress(phase="showing", step=0, total=None))  # which would be written into the same line of a terminal
     assert bar._bar is None
     bar(Progress(phase="done", step=0, total=None))
     assert bar._bar is None
+
+
+def test_a_terminal_says_what_is_done_when_that_has_taken_long(texts: list[str], clock: list[float]) -> None:
+    bar = ProgressBar()
+    for number, stage in enumerate(STAGES[:4]):
+        clock[0] = number / 5  # 0, 0.2, 0.4 and 0.6 s after the loop
+        bar(Progress(phase=stage, step=0, total=None))
+    assert texts == ["torchprof: checking the trace, 3 of 5", "torchprof: reading the trace, 4 of 5"]
+
+
+class Place:
+    """An output of a notebook; what it has been given."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, str]] = []
+
+    def update(self, data: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.given.append(data)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the seconds at which everything happens; a test changes them."""
+    now_s = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now_s[0])
+    return now_s
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Return the output of the bar in a notebook."""
+    shown = Place()
+    monkeypatch.setattr(progress, "tqdm", tqdm_notebook)
+    monkeypatch.setattr(progress, "display", lambda *_arguments, **_options: shown)
+    return shown
+
+
+def shown_after_ms(data: dict[str, str]) -> int:
+    """Return when a front end shows a text."""
+    found = re.search(r"visibility: hidden; animation: torchprof-late 0s linear ([0-9]+)ms forwards", data["text/html"])
+    return int(found[1]) if found else 0
+
+
+def test_a_notebook_says_what_is_done_from_300_ms_after_the_loop_and_in_the_place_of_the_bar(
+    place: Place, clock: list[float]
+) -> None:
+    bar = ProgressBar()
+    bar(Progress(phase="active", step=0, total=1))
+    for at_s, stage in zip((10.0, 10.1, 10.25, 10.31, 14.0), STAGES, strict=True):
+        clock[0] = at_s
+        bar(Progress(phase=stage, step=0, total=None, note="9 MB" if stage == "reading" else ""))
+    bar(Progress(phase="done", step=0, total=None))
+    *stages, last = place.given
+    assert [shown_after_ms(data) for data in stages] == [300, 200, 50, 0, 0]
+    assert [data["text/plain"] for data in stages] == [
+        "torchprof: ending the recording, 1 of 5",
+        "torchprof: saving the trace, 2 of 5",
+        "torchprof: checking the trace, 3 of 5",
+        "torchprof: reading the trace (9 MB), 4 of 5",
+        "torchprof: analysing the trace and making the report, 5 of 5",
+    ]
+    assert last == {}
+    bar.close()
+    assert place.given[-1] == {}
+    assert len(place.given) == 6
+
+
+def test_the_300_ms_go_on_where_the_recording_ends_with_the_loop_and_begin_anew_after_further_steps(
+    place: Place, clock: list[float]
+) -> None:
+    bar = ProgressBar()
+    bar(Progress(phase="active", step=0, total=1))
+    for at_s, phase in ((0.0, "ending"), (0.1, "done"), (0.15, "reading"), (0.2, "done"), (9.0, "reading")):
+        clock[0] = at_s
+        bar(Progress(phase=phase, step=0, total=None))
+    assert [shown_after_ms(data) for data in place.given if data] == [300, 150, 300]
+
+
+def test_an_interrupted_report_leaves_nothing_in_the_output(place: Place) -> None:
+    bar = ProgressBar()
+    bar(Progress(phase="active", step=0, total=1))
+    bar.end()
+    bar(Progress(phase="reading", step=0, total=None))
+    bar.close()
+    assert [bool(data) for data in place.given] == [False, True, False]

@@ -329,17 +329,17 @@ def assert_opens(door: Door, said: str) -> None:
     assert "aten::mul" in tp.load(path).ops["name"].to_list()
 
 
-@pytest.mark.parametrize(("least_bytes", "stages"), [(0, ["reading", "showing", "done"]), (10**9, [])])
-def test_what_the_report_takes_is_told_where_it_takes_long(
-    least_bytes: int, stages: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("least_bytes", "is_long"), [(0, True), (10**9, False)])
+def test_what_is_done_until_the_report_is_there_is_told_in_order(
+    least_bytes: int, is_long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conductor, "SLOW_BYTES", least_bytes)
-    seen: list[str] = []
+    seen: list[tuple[str, bool]] = []
     run = conductor.Run(
         ProfileOptions(activities=("cpu",)),
         KeepOptions(),
         stepping=Stepping(how="cell"),
-        on_progress=lambda progress: seen.append(progress.phase),
+        on_progress=lambda progress: seen.append((progress.phase, progress.is_long)),
     )
     run.open()
     try:
@@ -347,7 +347,14 @@ def test_what_the_report_takes_is_told_where_it_takes_long(
         torch.ones(3)
     finally:
         run.session.stop(is_held=True)
-        recorded = len(seen)
-        run.finish(show=lambda _report: seen.append("shown"))
-    assert [phase for phase in seen[recorded:] if phase != "shown"] == stages
-    assert seen[-2:] == ["shown", "done"] or not stages
+        run.finish(show=lambda _report: seen.append(("shown", False)))
+    assert seen == [
+        ("active", False),
+        ("ending", False),
+        ("saving", False),
+        ("checking", False),
+        ("reading", is_long),
+        ("showing", is_long),
+        ("shown", False),
+        ("done", False),
+    ]

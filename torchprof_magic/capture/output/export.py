@@ -28,7 +28,7 @@ from torchprof_magic.system.files.atomic import delete, publish, replacing
 from torchprof_magic.system.files.free_space import free_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
@@ -55,13 +55,19 @@ class Saved:
 
 
 def save_cycle(
-    engine: Engine, path: Path, guard: InterruptGuard, problems: ProblemLog, fallbacks: FallbackFolders
+    engine: Engine,
+    path: Path,
+    guard: InterruptGuard,
+    problems: ProblemLog,
+    fallbacks: FallbackFolders,
+    tell: Callable[[str], None],
 ) -> Saved | None:
     """Write the cycle to ``path``, or to a fallback folder if that fails, and note what was lost.
 
-    Never raises because of the disk. An existing file stays as it is if the cycle cannot be saved there.
+    ``tell`` is called with the stage, ``saving`` or ``checking``. Never raises because of the disk. An existing file
+    stays as it is if the cycle cannot be saved there.
     """
-    writer = _Writer(engine, guard)
+    writer = _Writer(engine, guard, tell)
     try:
         if guard.pending <= SAVE_PATIENCE:
             return _save(writer, path, problems, fallbacks)
@@ -164,12 +170,13 @@ class _Writer:
     ``is_host_only`` is set if torch did not export what the device did.
     """
 
-    def __init__(self, engine: Engine, guard: InterruptGuard) -> None:
+    def __init__(self, engine: Engine, guard: InterruptGuard, tell: Callable[[str], None]) -> None:
         self.flaw: str | None = None
         self.doubt = ""
         self.is_host_only = False
         self._engine = engine
         self._guard = guard
+        self._tell = tell
         self._is_exported = False
         self._draft: _Draft | None = None
 
@@ -221,7 +228,9 @@ class _Writer:
         Raises the error of the disk, so that another folder can be tried.
         """
         self._is_exported = True
+        self._tell("saving")
         self._engine.export(part)
+        self._tell("checking")
         flaw = flaw_of(part, self._engine)
         if flaw != NO_FILE:
             self._draft = _Draft(part=part, target=path, flaw=flaw)

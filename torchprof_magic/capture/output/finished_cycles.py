@@ -20,6 +20,8 @@ from torchprof_magic.capture.recording import Cycle
 from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
     from torchprof_magic.capture.output.fallback_folders import FallbackFolders
     from torchprof_magic.capture.problems import ProblemLog
@@ -68,6 +70,7 @@ class FinishedCycles:
         problems: ProblemLog,
         quiet: StderrFilter,
         fallbacks: FallbackFolders,
+        tell: Callable[[str], None],
     ) -> None:
         self.cycles: list[Cycle] = []
         self.file_bytes = 0
@@ -77,6 +80,7 @@ class FinishedCycles:
         self._problems = problems
         self._quiet = quiet
         self._fallbacks = fallbacks
+        self._tell = tell
         self._earlier: CycleProfile | None = None
         self._spent: Engine | None = None
 
@@ -112,7 +116,7 @@ class FinishedCycles:
             finished = self._waiting.pop(0)
             path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
             with self._quiet.held():
-                saved = save_cycle(finished.engine, path, guard, self._problems, self._fallbacks)
+                saved = save_cycle(finished.engine, path, guard, self._problems, self._fallbacks, self._tell)
             if saved is not None:
                 self.file_bytes += _size_bytes(saved.path)
                 is_kept = self._list(finished, saved.path)

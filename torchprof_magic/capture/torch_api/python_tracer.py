@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+# The type of what torch hands to Python as the profiler of a thread.
+_TRACER: Final = "TraceContext"
 _MEMORY: Final = "/proc/self/mem"  # Linux only
 _WORD_BYTES: Final = 8
 _BLOCK_TIMES: Final = 1024
@@ -46,7 +48,7 @@ class PythonCalls:
         self._lists: tuple[int, ...] = ()
         self._buffer = ctypes.create_string_buffer(_PART_WORDS * _WORD_BYTES)
         tracer = sys.getprofile()
-        if type(tracer).__name__ == "TraceContext" and struct.calcsize("P") == _WORD_BYTES:
+        if is_traced() and struct.calcsize("P") == _WORD_BYTES:
             with suppress(OSError, AttributeError):
                 # Python's own would let another thread run at each call, and get its turn back 5 ms later.
                 self._pread = ctypes.PyDLL(None).pread
@@ -168,6 +170,17 @@ def _call_builtins() -> None:
 
 def _nothing() -> None:
     """Be called."""
+
+
+def is_traced() -> bool:
+    """Return whether torch records the Python calls of this thread."""
+    return type(sys.getprofile()).__name__ == _TRACER
+
+
+def end_own_tracer() -> None:
+    """End the tracing of Python calls on this thread, if it is torch's."""
+    if is_traced():
+        sys.setprofile(None)
 
 
 class TracedThreads:
