@@ -452,7 +452,7 @@ class Recorder:
         self._parts.run(PYTHON_PROFILER, self._python_profiler.look)
         engine.start()
         self._parts.run(PYTHON_PROFILER, self._python_profiler.note)
-        self._parts.run(PYTHON_CALLS, self._calls.begin, lambda: self.step)
+        self._parts.run(PYTHON_CALLS, self._begin_calls)
         self._begin_pauses(engine)
 
     def _end_cycle(self, state: TorchState) -> None:
@@ -491,9 +491,14 @@ class Recorder:
             may_follow = self.schedule.may_follow(self.schedule.cycle(self.step))
             self._parts.run(PYTHON_CALLS, partial(calls.note, self.step, may_follow=may_follow))
 
+    def _begin_calls(self) -> None:
+        options = self._options(self.schedule.cycle(self.step))
+        is_of_host = "cpu" in compat.recorded_activities(options) and "trace_only" not in options.experimental_flags
+        self._calls.begin(lambda: self.step, has_stacks=options.with_stack and is_of_host)
+
     def _tell_end(self) -> None:
-        calls = self._calls.calls_of_cycle
-        self._tell_stage("ending", counted(calls, "Python call") if calls else "", is_long=calls >= MANY_CALLS)
+        calls = self._calls
+        self._tell_stage("ending", calls.text_of_cycle(), is_long=calls.calls_of_cycle >= MANY_CALLS)
 
     def _tell_stage(self, stage: str, note: str = "", *, is_long: bool = False) -> None:
         """Tell what is being done, if nothing will be recorded after it: the user waits for this."""

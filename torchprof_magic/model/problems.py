@@ -294,6 +294,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "The program made more Python calls than `--budget-calls` allows. What was recorded later has no stacks, and "
         "is faster, as recording Python calls takes time.",
     ),
+    "capture.calls_not_counted": Kind(
+        "info",
+        "Python calls cannot be counted here: {reason}. {instead}",
+        "Set --budget-calls higher if stacks end too early, or record fewer steps with --active.",
+        "Python calls are counted in torch on Linux, and by `sys.monitoring` from Python 3.12 on. Where neither works, "
+        "stacks end by the growth of the process.",
+    ),
     "capture.budget_half": Kind(
         "info",
         "Recording up to step {step} used {share} of its memory budget: {reason} (budget {limit}).",
