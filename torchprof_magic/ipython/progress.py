@@ -68,6 +68,26 @@ class _Bar:
                     part.close()
 
 
+class _AfterLoop:
+    """The time since the loop ended: since the first stage, but for stages between which the loop went on."""
+
+    def __init__(self) -> None:
+        self._began_s: float | None = None
+        self._left_s = -math.inf
+
+    def enter(self) -> float:
+        """Return the time in seconds at the beginning of a stage."""
+        now_s = time.monotonic()
+        if self._began_s is None or now_s - self._left_s > _APART_S:
+            self._began_s = now_s
+        self._left_s = math.inf
+        return now_s - self._began_s
+
+    def leave(self) -> None:
+        """Be done with the stages so far."""
+        self._left_s = min(self._left_s, time.monotonic())
+
+
 class _Stage:
     """What is being done after the loop, in the place of the bar; it appears when that has taken 0.3 s.
 
@@ -78,15 +98,11 @@ class _Stage:
     def __init__(self, place: Any) -> None:
         self.is_shown = False
         self._place = place
-        self._began_s = self._left_s = -math.inf
 
-    def show(self, text: str) -> None:
-        """Replace what is in the place by ``text``."""
-        now_s = time.monotonic()
-        if not self.is_shown and now_s - self._left_s > _APART_S:
-            self._began_s = now_s
+    def show(self, text: str, left_s: float) -> None:
+        """Replace what is in the place by ``text``, which appears after ``left_s``, at once if that is over."""
         self.is_shown = True
-        left_ms = max(round((self._began_s + _QUIET_S - now_s) * 1000), 0)
+        left_ms = max(round(left_s * 1000), 0)
         late = f"visibility: hidden; animation: torchprof-late 0s linear {left_ms}ms forwards"
         html = (
             "<style>@keyframes torchprof-late { to { visibility: visible } }</style>"
@@ -98,7 +114,7 @@ class _Stage:
     def clear(self) -> None:
         """Take it away; can be called twice."""
         if self.is_shown:
-            self.is_shown, self._left_s = False, time.monotonic()
+            self.is_shown = False
             _empty(self._place)
 
 
@@ -127,7 +143,7 @@ class ProgressBar:
     def __init__(self) -> None:
         self._bar: _Bar | None = None
         self._stage: _Stage | None = None
-        self._ended_s = math.inf
+        self._after = _AfterLoop()
         self._is_closed = False
 
     def __call__(self, progress: Progress) -> None:
@@ -150,14 +166,12 @@ class ProgressBar:
 
     def _show_stage(self, progress: Progress) -> None:
         text = f"torchprof: {_text_of(progress)}, {STAGES.index(progress.phase) + 1} of {len(STAGES)}"
+        left_s = _QUIET_S - self._after.enter()
         if self._stage is not None:
-            self._stage.show(text)
-            return
-        self._ended_s = min(self._ended_s, time.monotonic())
-        is_due = progress.is_long or time.monotonic() - self._ended_s > _QUIET_S
-        if progress.phase == "showing":
+            self._stage.show(text, left_s)
+        elif progress.phase == "showing":
             self.close()  # a terminal would write the report into the line of the bar
-        elif is_due:
+        elif progress.is_long or left_s <= 0:
             self._bar = self._bar or _Bar(bar_format="{desc}")
             self._bar.tqdm.set_description_str(text, refresh=True)
 
@@ -170,6 +184,7 @@ class ProgressBar:
 
     def close(self) -> None:
         """Take everything away; can be called twice."""
+        self._after.leave()
         try:
             self.end()
         finally:

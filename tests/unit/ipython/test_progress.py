@@ -200,6 +200,14 @@ def test_a_terminal_says_what_is_done_when_that_has_taken_long(texts: list[str],
     assert texts == ["torchprof: checking the trace, 3 of 5", "torchprof: reading the trace, 4 of 5"]
 
 
+def test_a_terminal_counts_from_the_end_of_the_loop_where_that_went_on(texts: list[str], clock: list[float]) -> None:
+    bar = ProgressBar()
+    for at_s, phase in ((0.0, "ending"), (0.1, "done"), (9.0, "reading"), (9.1, "done")):
+        clock[0] = at_s
+        bar(Progress(phase=phase, step=0, total=None))
+    assert texts == []
+
+
 class Place:
     """An output of a notebook; what it has been given."""
 
