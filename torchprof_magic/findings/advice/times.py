@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # What recording an event takes at most, in ns, and what shapes or memory, and stacks add: benchmarks/presets.py.
 RECORDING_NS = 1_200.0
 DETAILS_NS = 1_200.0
+# How many times longer that takes at most beside other programs and on slower machines.
+BUSY_FACTOR = 10.0
 # What is left of a cost at least: recording never takes more than the rest.
 LEAST_LEFT = 0.4
 
@@ -130,9 +132,19 @@ def recording_ns(trace: Trace) -> float:
     if len(plain) < LEAST_PLAIN_STEPS or events == 0 or len(chosen.row) == 0:
         return 0.0
     added_ns = float((chosen.end_ns - chosen.start_ns).min()) - min(plain)
+    return min(max(added_ns * len(chosen.row) / events, 0.0), _most_recording_ns(trace))
+
+
+def recording_can_add_ns(trace: Trace) -> float:
+    """Return by how many ns recording its events can make a step longer at most, on a machine that is busy and slow."""
+    chosen = chosen_steps(trace)
+    events = _events_in(trace, Spans(chosen.start_ns, chosen.end_ns)) / max(len(chosen.row), 1)
+    return events * _most_recording_ns(trace) * BUSY_FACTOR
+
+
+def _most_recording_ns(trace: Trace) -> float:
     details = trace.meta.has_shapes or trace.meta.has_memory
-    most = RECORDING_NS + DETAILS_NS * (details + trace.meta.has_stacks)
-    return min(max(added_ns * len(chosen.row) / events, 0.0), most)
+    return RECORDING_NS + DETAILS_NS * (details + trace.meta.has_stacks)
 
 
 @once_per_trace

@@ -186,8 +186,8 @@ RULES = (
     Rule(
         "profiling_distorts",
         profiling_distorts,
-        "Recorded steps take at least 1.5 times as long as others, and shapes, stacks, memory or lines of functions "
-        "were recorded.",
+        "Recorded steps take at least 1.5 times as long as others, not longer than recording their events can make "
+        "them, and shapes, stacks, memory or lines of functions were recorded.",
         "a live run",
     ),
 )
