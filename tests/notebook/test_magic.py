@@ -128,6 +128,17 @@ def test_the_progress_bar_leaves_nothing_behind(kernel: Kernel) -> None:
     assert bars == [{}]  # not even an empty line
 
 
+def test_what_is_done_after_the_loop_is_said_in_the_place_of_the_bar(kernel: Kernel) -> None:
+    cell = kernel.run(f"%%torchprof\n{LOOP}")
+    bar, *_ = (content["transient"]["display_id"] for content in cell.of("display_data") if content["transient"])
+    updates = cell.of("update_display_data")
+    assert {content["transient"]["display_id"] for content in updates} == {bar}
+    words = [content["data"]["text/plain"].partition("torchprof: ")[2] for content in updates if content["data"]]
+    stages = ["ending the recording", "saving the trace", "checking the trace", "reading the trace", "analysing"]
+    assert [stage for stage in stages for text in words if text.startswith(stage)] == stages
+    assert updates[-1]["data"] == {}
+
+
 def test_a_saved_notebook_grows_by_less_than_200_kb_a_run(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof --memory --stack\n{LOOP}")
     assert len(json.dumps(cell.shown)) < 200_000
