@@ -25,12 +25,15 @@ _TRACER: Final = "TraceContext"
 _MEMORY: Final = "/proc/self/mem"  # Linux only
 _WORD_BYTES: Final = 8
 _BLOCK_TIMES: Final = 1024
+_LISTS: Final = 2  # of functions and of builtins
 _LEAST_ADDRESS: Final = 1 << 16
 _END_ADDRESS: Final = 1 << 62
 _MOST_BLOCKS: Final = 1 << 24
 # The tracer of the whole process begins with about 30 words, and what it keeps of a thread takes 66.
 _MOST_THREADS: Final = 64
 _ROOT_WORDS, _PART_WORDS = 64, 72
+# Of the containers in which torch keeps what it knows of threads.
+_BLOCK_BYTES: Final = 512
 _PROBES: Final = 29
 # An object begins with its number of references and its type; torch's object of a thread then has one pointer.
 _POINTER_AT: Final = object.__basicsize__
@@ -46,7 +49,7 @@ class PythonCalls:
     def __init__(self) -> None:
         self._file: int | None = None
         self._lists: tuple[int, ...] = ()
-        self._buffer = ctypes.create_string_buffer(_PART_WORDS * _WORD_BYTES)
+        self._buffer = ctypes.create_string_buffer(2 * _PART_WORDS * _WORD_BYTES)
         tracer = sys.getprofile()
         if is_traced() and struct.calcsize("P") == _WORD_BYTES:
             with suppress(OSError, AttributeError):
@@ -63,6 +66,11 @@ class PythonCalls:
     def is_known(self) -> bool:
         """Whether ``count`` has an answer."""
         return bool(self._lists)
+
+    @property
+    def threads(self) -> int:
+        """The number of threads whose calls are counted."""
+        return len(self._lists) // _LISTS
 
     def count(self) -> int | None:
         """Return how many calls have returned; None where that is not known. It can be asked on any thread."""
@@ -81,7 +89,7 @@ class PythonCalls:
             words = self._words(root, _ROOT_WORDS)
             own = self._own_lists((root,))
             if own:
-                return own[1]
+                return self._with_neighbours(*own)
             threads = tuple(dict.fromkeys(self._arrays(words)))
             own = self._own_lists((*threads, *words))
             if own:
@@ -116,6 +124,27 @@ class PythonCalls:
             if thread > _LEAST_ADDRESS and None not in map(self._size, same):
                 found |= dict.fromkeys(same)
         return tuple(found)
+
+    def _with_neighbours(self, address: int, lists: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the lists of all threads where what torch keeps of each lies beside the others, in blocks.
+
+        Older versions of torch do so. Each has the address of the tracer, which has those of the blocks.
+        """
+        found = dict.fromkeys(lists)
+        for at, tracer in enumerate(self._words(address, _PART_WORDS)):
+            blocks = set(self._arrays(self._words(tracer, _ROOT_WORDS))) if tracer > _LEAST_ADDRESS else set()
+            if any(0 <= address - block < _BLOCK_BYTES for block in blocks):
+                found |= dict.fromkeys(self._lists_in_blocks(blocks, at, tracer, [known - address for known in lists]))
+        return tuple(found)
+
+    def _lists_in_blocks(self, blocks: set[int], at: int, tracer: int, places: list[int]) -> Iterator[int]:
+        """Yield the lists of each thread in these blocks, from whose beginning the tracer is ``at`` words away."""
+        for block in blocks:
+            words = self._words(block, _BLOCK_BYTES // _WORD_BYTES + at) if block > _LEAST_ADDRESS else ()
+            for number, word in enumerate(words[at:]):
+                same = [block + number * _WORD_BYTES + place for place in places] if word == tracer else []
+                if None not in map(self._size, same):
+                    yield from same
 
     def _grows(self, address: int, call: Callable[[], None]) -> bool:
         """Return whether a list grows by one for each call; looking at it is some calls as well, always the same."""
@@ -194,6 +223,11 @@ class TracedThreads:
     def can_end(self) -> bool:
         """Whether this Python can end what another thread is traced by."""
         return self._end is not None or hasattr(sys, "_setprofileallthreads")
+
+    @property
+    def count(self) -> int:
+        """How many there are; 0 where that is not known."""
+        return len(self._threads)
 
     def end(self) -> None:
         """End the tracing of Python calls on all of them; called on any thread."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 from torchprof_magic.capture.torch_api.python_tracer import PythonCalls, is_traced
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import counted, format_bytes
 from torchprof_magic.system.process.memory import Growth
 
 # torch keeps 24 bytes for each call while it records.
@@ -103,21 +103,27 @@ class Counting(NamedTuple):
         return not self.lack
 
 
-def count_calls(limit: int) -> Counting:
-    """Begin to count the Python calls that torch records on this thread, until there are ``limit`` of them."""
+def count_calls(limit: int, threads: int) -> Counting:
+    """Begin to count the Python calls that torch records on ``threads``, until there are ``limit`` of them."""
     if not is_traced():
         return Counting(None, lack="torch's tracer of Python calls was not found", instead=NO_LIMIT)
     own = PythonCalls()
-    if own.is_known:
+    if own.is_known and own.threads >= threads:
         return Counting(own)
-    own.close()
     lack = "torch's own count is read on Linux only" if sys.platform != "linux" else "torch's own count was not found"
+    if own.is_known:
+        lack = f"torch's own count was found of {own.threads} of {counted(threads, 'thread')} only"
     try:
-        return Counting(MonitoredCalls())
+        monitored = MonitoredCalls()
     except LookupError as exc:
+        if own.is_known:
+            return Counting(own, lack=f"{lack}, and {exc}", instead="Those of the others do not count.")
+        own.close()
         most_bytes = max(limit * CALL_BYTES, LEAST_GROWTH_BYTES)
         return Counting(
             CallsByMemory(),
             lack=f"{lack}, and {exc}",
             instead=f"Stacks end when the process has grown by {format_bytes(most_bytes)}, not after {limit:,} calls.",
         )
+    own.close()
+    return Counting(monitored)

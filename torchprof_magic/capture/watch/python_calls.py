@@ -64,7 +64,8 @@ class CallLimit:
         self.ended_ns, self.calls_of_cycle = None, 0
         if not has_stacks:
             return
-        counting, threads = count_calls(self.limit), TracedThreads()
+        threads = TracedThreads()
+        counting = count_calls(self.limit, threads.count)
         count = self._countable(counting, threads)
         if count is None:
             return

@@ -99,6 +99,20 @@ def test_where_only_memory_tells_how_many_calls_there_are_that_is_said_once(monk
     assert not messages(run.report, "capture.stacks_ended")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the calls are counted on Linux only")
+def test_threads_of_which_no_count_is_found_are_monitored_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_calls.TracedThreads, "count", 3)
+    monkeypatch.setattr(call_counts.PythonCalls, "threads", 1)
+    report = record(call_until_stacks_end)
+    (note,) = messages(report, "capture.stacks_ended")
+    assert f"(limit {LIMIT:,})" in note
+    said = (
+        "Python calls cannot be counted here: torch's own count was found of 1 of 3 threads only, and this Python has "
+        "no sys.monitoring. Those of the others do not count."
+    )
+    assert messages(report, "capture.calls_not_counted") == ([] if HAS_MONITORING else [said])
+
+
 def test_that_stacks_have_no_limit_is_said_where_they_cannot_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_calls.TracedThreads, "can_end", False)
     said = "Python calls cannot be counted here: this Python cannot end what other threads are traced by. "
