@@ -3,8 +3,8 @@
 Records the same program twice alone and beside one and four processes that only count, in random order, and compares
 all of these runs with each other, in both orders. Then it doubles the batch, which is a change, and compares that with
 the runs that were alone. Fails if a run of the same program is called slower or faster, or a doubled batch faster. One
-round, the default, is 60 comparisons of five programs with themselves. With ``--default`` three steps of 60 are recorded, as the
-magic does without flags.
+round, the default, is 60 comparisons of five programs with themselves. With ``--default`` three steps of 60 are
+recorded, as the magic does without flags.
 """
 
 from __future__ import annotations
