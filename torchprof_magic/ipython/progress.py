@@ -32,6 +32,8 @@ _WORDS = {
 # What is done within this time is not mentioned. Between two stages pass at most so many seconds.
 _QUIET_S: Final = 0.3
 _APART_S: Final = 0.2
+# As far from the edge as printed lines are in JupyterLab.
+_INSET_PX: Final = 8
 # Longest wait until a kernel has sent a message.
 _SENDING_S: Final = 0.1
 
@@ -106,7 +108,7 @@ class _Stage:
         late = f"visibility: hidden; animation: torchprof-late 0s linear {left_ms}ms forwards"
         html = (
             "<style>@keyframes torchprof-late { to { visibility: visible } }</style>"
-            f'<div style="{late if left_ms else ""}">{escape(text)}</div>'
+            f'<div style="padding-left: {_INSET_PX}px; {late if left_ms else ""}">{escape(text)}</div>'
         )
         self._place.update({"text/plain": text, "text/html": html}, raw=True)
         _send()
