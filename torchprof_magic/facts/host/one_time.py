@@ -141,8 +141,8 @@ def _is_repeated(trace: Trace, found: BoolArray, is_op: BoolArray, host_ns: IntA
 def _only_in_the_first_step(trace: Trace) -> BoolArray:
     """Return which of the program's ops in the first step are not, or far shorter, in the same place of the others.
 
-    On the CPU, an op is not called for the first time that an earlier run of the process has recorded, or that the steps
-    before the first that was recorded have called.
+    On the CPU, an op is not new that an earlier run of the process has recorded, or that all steps have if there were
+    steps before the recording.
     """
     events, steps = trace.events, trace.steps
     found = np.zeros(events.height, np.bool_)
