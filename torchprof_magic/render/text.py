@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.device.busy import has_any_device
@@ -34,6 +35,8 @@ TOP_ROWS = 10
 NAME_WIDTH = 44
 # The units of the columns that are shown, and how their cells are written.
 _CELLS = {"ns": format_ns, "bytes": format_bytes, "flop": format_flop, "count": format_count}
+# What torch puts before the names of all its ops, and of all its backward nodes.
+_COMMON = re.compile(r"^(?:autograd::engine::evaluate_function: )?(?:aten::)?(?=\w)")
 MOST_DEVICES = 4  # kinds of devices that are named; a file can name a thousand
 
 
@@ -185,5 +188,8 @@ def _cell(value: float | None, unit: str) -> str:
 
 
 def _shortened(name: str) -> str:
+    """Return a name that fits into its column: what all ops begin with goes first, then the middle."""
     name = printable(name)
+    if len(name) >= NAME_WIDTH:
+        name = _COMMON.sub("", name)
     return name if len(name) < NAME_WIDTH else f"{name[: NAME_WIDTH - 14]}…{name[-11:]}"

@@ -29,6 +29,14 @@ describe("shortenName", () => {
   });
 });
 
+it("drops what all ops and nodes begin with before it cuts a name", () => {
+  expect(shortenName("aten::native_layer_norm", 17)).toBe("native_layer_norm");
+  expect(shortenName("autograd::engine::evaluate_function: AddmmBackward0", 20)).toBe(
+    "AddmmBackward0",
+  );
+  expect(shortenName("aten::native_layer_norm_backward", 15)).toBe("native_la…kward");
+});
+
 it("cuts between whole characters, not inside one", () => {
   expect(cutMiddle("😀😀😀😀😀", 4)).toBe("😀😀…😀");
 });

@@ -45,12 +45,15 @@ function dottedForms(name: string): readonly string[] {
   return parts.map((_, at) => (at === 0 ? name : `…${parts.slice(at).join("")}`)).slice(0, -1);
 }
 
+// What torch puts before the names of all its ops, and of all its backward nodes.
+const COMMON = /^(?:autograd::engine::evaluate_function: )?(?:aten::)?(?=\w)/;
+
 function formsOf(name: string): readonly string[] {
   const frame = PYTHON_FRAME.exec(name);
   const [, file, routine] = frame ?? [];
   if (file !== undefined && routine !== undefined) return frameForms(name, file, routine);
   if (DOTTED.test(name)) return dottedForms(name);
-  return isTemplated(name) ? shorterForms(name) : [name];
+  return isTemplated(name) ? shorterForms(name) : [name, name.replace(COMMON, "")];
 }
 
 function isTemplated(name: string): boolean {

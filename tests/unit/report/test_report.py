@@ -161,6 +161,15 @@ def test_the_summary_has_all_doubts_in_the_words_of_the_page() -> None:
     assert doubtful.summary().count(shown[0]) == 1
 
 
+def test_a_name_that_does_not_fit_loses_what_all_ops_begin_with_before_it_is_cut() -> None:
+    node = "autograd::engine::evaluate_function: NativeLayerNormBackward0"
+    long = f"aten::{'x' * 60}"
+    text = Report(make_trace(span("aten::mm", 0, 9), span(node, 10, 9), span(long, 20, 9))).summary()
+    assert "\naten::mm " in text
+    assert "\nNativeLayerNormBackward0 " in text
+    assert f"\n{'x' * 30}…{'x' * 11} " in text
+
+
 def test_an_unknown_summary_or_figure_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="'text' or 'json'"):
         report().summary("xml")  # type: ignore[arg-type]
