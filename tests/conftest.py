@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from amount import IS_WHOLE
+from forking import forks
 
 # By default OpenMP's threads spin while they wait for one another. Where several test processes share the cores, a
 # small training step took ten times as long that way, and five times as much processor time.
@@ -39,9 +40,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Keep what the collected tests consist of, which no test makes or frees, from being looked at again and again.
+    """Leave out what the collected tests consist of wherever all objects are looked at."""
+    _leave_out_what_is_there()
 
-    The search for what holds a tensor looks at all objects of the process, and thousands of tests are many of them.
+
+def _leave_out_what_is_there() -> None:
+    """Keep what is there by now, which no later test makes or frees, from being looked at again and again.
+
+    Collections and the search for what holds a tensor look at all objects of the process. Thousands of tests, and the
+    modules that they have imported, are many of them.
     """
     gc.collect()
     gc.freeze()
@@ -74,6 +81,11 @@ class LastResort:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:
         self._begin()  # pytest has cancelled it if the test failed
+
+
+def pytest_sessionfinish() -> None:
+    """End the process that is forked into kernels."""
+    forks().end()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -109,6 +121,11 @@ def _main_as_it_was() -> Iterator[None]:
     main = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = main
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_was_there_before_is_left_out() -> None:
+    _leave_out_what_is_there()
 
 
 @pytest.fixture(scope="session")
