@@ -22,6 +22,7 @@ from typing import Any
 import install_chromium
 import nbformat
 import pytest
+from forking import jupyter_environment
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
@@ -120,7 +121,7 @@ def jupyter(root: Path, app: str = "lab") -> Iterator[Server]:
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 _server_command(root, port, app),
-                env=os.environ | private,
+                env=os.environ | private | jupyter_environment(),
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

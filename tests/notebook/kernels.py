@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from forking import jupyter_environment
 from jupyter_client.manager import start_new_kernel
 
 if TYPE_CHECKING:
@@ -126,9 +127,15 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def started(first: str, **environ: str) -> Iterator[Kernel]:
-    """Start a kernel with additional environment variables, and run the cell ``first`` in it."""
-    manager, client = start_new_kernel(kernel_name="python3", env=environment() | environ)
+def started(first: str, *, is_new: bool = False, **environ: str) -> Iterator[Kernel]:
+    """Yield a kernel with additional environment variables that has run the cell ``first``.
+
+    In a sample it is forked from a process that has imported torch, unless ``is_new``.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ({} if is_new else jupyter_environment()).items():
+            patch.setenv(name, value)
+        manager, client = start_new_kernel(kernel_name="python3", env=environment() | environ)
     with tempfile.TemporaryDirectory() as folder:
         kernel = Kernel(manager, client, Path(folder) / "stacks.txt")
         try:

@@ -251,7 +251,7 @@ for step in range(10**9):
 
 @pytest.fixture(scope="module")
 def kernel() -> Iterator[Kernel]:
-    with started(KERNEL_SETUP) as kernel:
+    with started(KERNEL_SETUP, is_new=True) as kernel:
         yield kernel
 
 

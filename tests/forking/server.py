@@ -1,0 +1,164 @@
+"""Forks itself into kernels for ``client.py``, until its standard input ends.
+
+    python server.py SOCKET
+
+Polars starts threads when it is imported, and would hang in a fork, so a kernel imports it itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+# What the kernels need.
+import anywidget  # noqa: F401
+import ipykernel.kernelapp
+import ipykernel.zmqshell  # noqa: F401
+import torch._inductor.config  # noqa: F401
+
+ANEW = b"anew"
+# What Python and torch read when they start: a kernel in which it is different is started anew.
+READ_AT_START = ("PYTHON", "TORCH_", "TORCHDYNAMO_", "OMP_", "MKL_", "KMP_", "LD_", "CUDA_", "KINETO_")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A kernel that a client asks for, with its descriptors 0 to 2."""
+
+    arguments: list[str]
+    environ: dict[str, str]
+    folder: str
+    descriptors: list[int]
+
+
+class Server:
+    """Listens for clients. ``serve`` returns in a forked process, with what it is to become."""
+
+    def __init__(self, address: str) -> None:
+        self._ready = selectors.DefaultSelector()
+        self._clients: dict[int, socket.socket] = {}
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(address)
+        self._listening.listen(16)
+        self._ready.register(self._listening, selectors.EVENT_READ, self._fork)
+        self._ready.register(0, selectors.EVENT_READ, None)
+
+    def serve(self) -> Request | None:
+        """Answer until standard input ends; return None then, after all kernels have been killed."""
+        while True:
+            for key, _events in self._ready.select():
+                if key.data is None:
+                    self._kill_all()
+                    return None
+                if (request := key.data()) is not None:
+                    return request
+
+    def _fork(self) -> Request | None:
+        client, _address = self._listening.accept()
+        request = _request(client)
+        pid = -1
+        if _was_read_at_start(request.environ) != _was_read_at_start(dict(os.environ)):
+            client.sendall(ANEW)
+            client.close()
+        else:
+            pid = os.fork()
+            if pid == 0:
+                self._let_go(client)
+                return request
+            self._watch(pid, client)
+        for each in request.descriptors:
+            os.close(each)
+        return None
+
+    def _watch(self, pid: int, client: socket.socket) -> None:
+        self._clients[pid] = client
+        ended = os.pidfd_open(pid)
+        self._ready.register(ended, selectors.EVENT_READ, lambda: self._tell_end(pid, ended))
+        self._ready.register(client, selectors.EVENT_READ, lambda: self._pass_on(pid, client))
+
+    def _tell_end(self, pid: int, ended: int) -> None:
+        """Tell the client how its kernel has ended."""
+        _pid, status = os.waitpid(pid, 0)
+        self._ready.unregister(ended)
+        os.close(ended)
+        client = self._clients.pop(pid)
+        with suppress(KeyError):
+            self._ready.unregister(client)
+        with suppress(OSError):
+            client.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+        client.close()
+
+    def _pass_on(self, pid: int, client: socket.socket) -> None:
+        """Send a signal to a kernel and its children; a client that is gone was killed."""
+        try:
+            numbers = client.recv(16)
+        except OSError:
+            numbers = b""
+        if not numbers:
+            self._ready.unregister(client)
+        for number in numbers or [signal.SIGKILL]:
+            _signal(pid, number)
+
+    def _kill_all(self) -> None:
+        for pid in self._clients:
+            _signal(pid, signal.SIGKILL)
+
+    def _let_go(self, client: socket.socket) -> None:
+        """Close in a fork what is the server's."""
+        self._ready.close()
+        for each in (self._listening, client, *self._clients.values()):
+            each.close()
+
+
+def _request(client: socket.socket) -> Request:
+    head, descriptors, _flags, _address = socket.recv_fds(client, 4, 3)
+    with client.makefile("rb") as stream:
+        asked: dict[str, Any] = json.loads(stream.read(int.from_bytes(head, "big")))
+    return Request(**asked, descriptors=descriptors)
+
+
+def _was_read_at_start(environ: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name.startswith(READ_AT_START)}
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        try:
+            os.killpg(pid, number)
+        except ProcessLookupError:  # it has no group yet
+            os.kill(pid, number)
+
+
+def become(request: Request) -> None:
+    """Run as the kernel that a client asked for."""
+    os.setsid()
+    for descriptor, own in enumerate(request.descriptors):
+        os.dup2(own, descriptor)
+        os.close(own)
+    os.chdir(request.folder)
+    os.environ.clear()
+    os.environ.update(request.environ)
+    # A kernel ends with its parent, which it looks for in the environment as it is imported.
+    sys.argv[1:] = [*request.arguments, f"--IPKernelApp.parent_handle={os.getppid()}"]
+    sys.path[0] = ""
+    runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    """Serve; in a fork, be a kernel."""
+    server = Server(sys.argv[1])
+    print("ready", flush=True)
+    if (request := server.serve()) is not None:
+        become(request)
+
+
+if __name__ == "__main__":
+    main()
