@@ -39,14 +39,21 @@ def _alone() -> Iterator[None]:
     widget._kept.clear()
 
 
+@pytest.fixture
+def open_views(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Keep fewer views open than a kernel does, each of which takes a while to make; return how many."""
+    monkeypatch.setattr(widget, "OPEN_WIDGETS", 5)
+    return widget.OPEN_WIDGETS
+
+
 def shown(number: int = 0) -> Report:
     report = Report(make_trace(span(f"op{number}", 0, 1)))
     report.widget.layout  # noqa: B018 - makes all that showing makes
     return report
 
 
-def test_the_newest_views_stay_open_and_older_ones_are_closed_with_their_layouts() -> None:
-    reports = [shown(number) for number in range(widget.OPEN_WIDGETS)]
+def test_the_newest_views_stay_open_and_older_ones_are_closed_with_their_layouts(open_views: int) -> None:
+    reports = [shown(number) for number in range(open_views)]
     first = reports[0].widget
     parts = [first, first.layout]
     assert all(part.comm is not None for part in parts)
@@ -64,10 +71,12 @@ def test_a_report_whose_view_was_closed_gets_another_when_it_is_shown_again() ->
     assert report.widget is report.widget
 
 
-def test_data_is_kept_for_open_views_up_to_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    refs = [weakref.ref(shown(number)._kept.shown) for number in range(widget.OPEN_WIDGETS + 3)]
+def test_data_is_kept_for_open_views_up_to_a_number_and_a_size(
+    open_views: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refs = [weakref.ref(shown(number)._kept.shown) for number in range(open_views + 3)]
     gc.collect()
-    assert [ref() is not None for ref in refs] == [False] * 3 + [True] * widget.OPEN_WIDGETS
+    assert [ref() is not None for ref in refs] == [False] * 3 + [True] * open_views
     monkeypatch.setattr(widget, "KEPT_FRAME_BYTES", 0)
     last = weakref.ref(shown()._kept.shown)
     gc.collect()
