@@ -65,8 +65,9 @@ while rank == 1 and not (folder / "go").exists():
     time.sleep(0.02)
 p.export_chrome_trace(str(folder / f"part{rank}"))
 (folder / f"part{rank}").rename(folder / f"rank{rank}.json")
-dist.barrier()
-dist.destroy_process_group()
+# On a busy machine torch may abort while it ends a process group of gloo ("terminate called without an active
+# exception"), when all that matters here has been written.
+os._exit(0)
 """
 
 
@@ -152,15 +153,16 @@ def test_a_job_of_torchrun_is_opened_while_it_runs_and_again_when_it_has_ended(t
     folder = tmp_path / "traces"
     folder.mkdir()
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, folder]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+    said = tmp_path / "said.txt"
+    with said.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as job:
         try:
-            _wait_for(folder / "rank0.json", job)
+            _wait_for(folder / "rank0.json", job, said)
             early = tp.load(folder)
             assert isinstance(early, tp.RanksReport)
             assert early.ranks["rank"].to_list() == [0]
             assert [each.code for each in early.problems if each.code.startswith("ranks.")] == ["ranks.missing"]
             (folder / "go").touch()
-            assert job.wait(timeout=60) == 0
+            assert job.wait(timeout=60) == 0, said.read_text()
         finally:
             job.kill()
     late = tp.load(folder)
@@ -170,9 +172,9 @@ def test_a_job_of_torchrun_is_opened_while_it_runs_and_again_when_it_has_ended(t
     assert not [each for each in late.problems if each.code.startswith("ranks.")]
 
 
-def _wait_for(path: Path, job: subprocess.Popen[bytes]) -> None:
+def _wait_for(path: Path, job: subprocess.Popen[bytes], said: Path) -> None:
     end = time.monotonic() + 60
     while not path.exists():
-        assert job.poll() is None, "the job has ended"
-        assert time.monotonic() < end, "the job takes too long"
+        assert job.poll() is None, said.read_text()
+        assert time.monotonic() < end, f"the job takes too long\n{said.read_text()}"
         time.sleep(0.05)
