@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from aftermath import LOOP, SETUP, assert_ended_well, assert_off_and_usable, problems
+from amount import thorough
 from kernels import Kernel, started
 
 STEPS = "print(run.steps['number'].to_list(), run.steps['complete'].to_list())"
@@ -250,9 +251,10 @@ def test_a_trace_that_is_too_large_to_analyse_is_kept_and_the_kernel_lives(kerne
 
 
 @pytest.mark.skipif("sys.platform != 'linux'", reason="the addresses of a process can be limited on Linux alone")
+@thorough
 def test_a_trace_is_kept_where_the_threads_of_polars_do_not_fit() -> None:
     """Row 31: a limit of addresses in which polars would abort the kernel; the cell keeps its result."""
-    with started(SETUP, is_new=True) as fresh:  # in a fork, polars has its threads already
+    with started(SETUP) as fresh:
         limited = LIMITED.replace("30_000_000", "300_000_000")
         cell = fresh.run(f"%%torchprof --step cell\n{limited}work()\nlimit(None)\n'mine'")
         fresh.run("resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))")

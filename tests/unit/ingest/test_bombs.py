@@ -59,7 +59,7 @@ def read_each(files: list[Path]) -> list[tuple[int, str]]:
 BEGINNINGS = {"a list": b'{"traceEvents": [', "arguments": b'{"traceEvents": [{"ph": "X", "name": "a", "args": '}
 PIECES = sampled(
     (b"{", b"}", b"[", b"[{", b"{}", b"{,", b'{"a":', b'{"ph":', b'{"ph":"X",', b'{"args":{', b'"', b'\\"', b"-,"),
-    4,
+    6,
 )
 
 

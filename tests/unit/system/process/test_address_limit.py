@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from amount import sampled
+from amount import sampled, thorough
 from support import chrome, span
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def test_a_report_without_the_trace_is_made_where_only_that_fits(tmp_path: Path)
     assert '"aten::sum"' in path.read_text()
 
 
+@thorough
 def test_a_recording_becomes_a_report_where_the_threads_of_polars_fit(tmp_path: Path) -> None:
     said = ended(RECORDING, 700, TMPDIR=str(tmp_path)).stdout
     assert said.startswith("whole\nmade [")
