@@ -783,8 +783,16 @@ ADDED_COLUMNS = {
 }
 
 
+_NO_ROWS = {name: pl.DataFrame(schema=schema) for name, schema in FRAME_SCHEMAS.items()}
+
+
+def no_rows(name: str) -> pl.DataFrame:
+    """Return a frame of a trace without rows; ``name`` is that of its field."""
+    return _NO_ROWS[name].clone()
+
+
 def _empty(name: str) -> Callable[[], pl.DataFrame]:
-    return partial(pl.DataFrame, schema=FRAME_SCHEMAS[name])
+    return partial(no_rows, name)
 
 
 class _Referable:

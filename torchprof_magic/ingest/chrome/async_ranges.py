@@ -48,8 +48,6 @@ class _Tree:
 def with_async_ranges(columns: Columns, last_ns: int, findings: Findings) -> Columns:
     """Return the columns with a span for each range; one without an end lasts until ``last_ns``, if that is later."""
     bounds = columns.async_bounds.sort("start_ns", "position")
-    if bounds.height == 0:
-        return columns
     last_ns = max(last_ns, bounds["start_ns"].max() or 0)  # type: ignore[assignment]
     rows = bounds.with_row_index("row").select("row", "ph", "name", "place", "cat", "id", "start_ns").iter_rows()
     trees, ends = _paired(map(_Bound._make, rows), last_ns, findings)

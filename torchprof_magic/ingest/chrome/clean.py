@@ -11,7 +11,7 @@ from torchprof_magic.ingest.findings import example_of, value_text
 from torchprof_magic.ingest.json.schema import MAX_TIME_NS
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.meta import MAX_TEXT
-from torchprof_magic.model.trace import MAX_JSON_CHARS, MAX_NAME_CHARS, MAX_SUM
+from torchprof_magic.model.trace import MAX_JSON_CHARS, MAX_NAME_CHARS, MAX_SUM, TEXT
 
 if TYPE_CHECKING:
     from torchprof_magic.ingest.chrome.spans import Columns
@@ -52,9 +52,10 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     if bounds.height:
         spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
     ranges = _believable(columns.async_bounds, "start_ns", middle_ns, findings)
-    columns = with_async_ranges(columns._replace(spans=spans, async_bounds=ranges), _last_ns(spans), findings)
-    spans = columns.spans
-    spans = _with_sizes(_with_durations(spans, findings), ("bytes",), findings)
+    columns = columns._replace(spans=spans, async_bounds=ranges)
+    if ranges.height:
+        columns = with_async_ranges(columns, _last_ns(spans), findings)
+    spans = _with_sizes(_with_durations(columns.spans, findings), ("bytes",), findings)
     memory = _with_sizes(memory, ("delta_bytes", "allocated_bytes", "reserved_bytes"), findings)
     memory = _kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings)
     spans = _with_short_texts(_with_backslashes(spans, findings), {"name": MAX_NAME_CHARS}, findings)
@@ -147,45 +148,46 @@ def _with_backslashes(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
 
 def _with_short_texts(frame: pl.DataFrame, max_chars: dict[str, int], findings: Findings) -> pl.DataFrame:
     """Return the rows with long texts cut off, and an ellipsis in their place."""
-    for name, most in max_chars.items():
-        texts = _long_texts(frame[name], most)
-        if len(texts):
-            findings.add("chrome.long_text", len(texts))
-            short = (texts.cast(pl.String).str.head(most - 1) + "…").cast(texts.dtype)
-            frame = frame.with_columns(pl.col(name).replace(texts, short))
+    for name, texts in _long_texts(frame, max_chars).items():
+        findings.add("chrome.long_text", len(texts))
+        short = (texts.cast(pl.String).str.head(max_chars[name] - 1) + "…").cast(texts.dtype)
+        frame = frame.with_columns(pl.col(name).replace(texts, short))
     return frame
 
 
 def _without_long_json(frame: pl.DataFrame, columns: tuple[str, ...], findings: Findings) -> pl.DataFrame:
     """Return the rows without very long values, of which a part would be of no use."""
-    for name in columns:
-        long = _long_texts(frame[name], MAX_JSON_CHARS)
-        if len(long):
-            is_long = frame[name].is_in(long.implode()).fill_null(value=False)
-            event = frame["name"].cast(pl.String)[int(is_long.arg_true()[0])]
-            findings.add(
-                "chrome.odd_value", int(is_long.sum()), example=example_of(name, long.cast(pl.String)[0], event)
-            )
-            frame = frame.with_columns(frame[name].set(is_long, None))
+    for name, long in _long_texts(frame, dict.fromkeys(columns, MAX_JSON_CHARS)).items():
+        is_long = frame[name].is_in(long.implode()).fill_null(value=False)
+        event = frame["name"].cast(pl.String)[int(is_long.arg_true()[0])]
+        findings.add("chrome.odd_value", int(is_long.sum()), example=example_of(name, long.cast(pl.String)[0], event))
+        frame = frame.with_columns(frame[name].set(is_long, None))
     return frame
 
 
-def _long_texts(values: pl.Series, max_chars: int) -> pl.Series:
-    """Return the distinct texts that are too long."""
-    if values.null_count() == len(values):  # as most columns are, in most files
-        return values.clear()
-    texts_once = distinct(values)
-    texts = texts_once.cast(pl.String)
+def _long_texts(frame: pl.DataFrame, max_chars: dict[str, int]) -> dict[str, pl.Series]:
+    """Return for each column with texts that are too long these texts, each once."""
+    known = [name for name in max_chars if frame[name].null_count() < frame.height]  # few, in most files
+    if not known:
+        return {}
     # The number of bytes is stored with a text, the number of characters is not.
-    longest = texts.str.len_bytes().max()
-    if not isinstance(longest, int) or longest <= max_chars:
-        return texts_once.clear()
-    return texts_once.filter(texts.str.len_chars() > max_chars)
+    longest = frame.select(_bytes(frame.schema[name], name).max() for name in known).row(0)
+    once = {
+        name: distinct(frame[name])
+        for name, most_bytes in zip(known, longest, strict=True)
+        if most_bytes > max_chars[name]
+    }
+    long = {name: texts.filter(texts.cast(pl.String).str.len_chars() > max_chars[name]) for name, texts in once.items()}
+    return {name: texts for name, texts in long.items() if len(texts)}
+
+
+def _bytes(dtype: pl.DataType, name: str) -> pl.Expr:
+    return pl.col(name).cat.len_bytes() if dtype == TEXT else pl.col(name).str.len_bytes()
 
 
 def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, findings: Findings) -> pl.DataFrame:
     """Return the rows whose time is known and close to that of the others."""
-    if frame.height == 0:
+    if _are_close(frame[column], middle_ns):
         return frame
     time = pl.col(column)
     timed = _kept(frame, time.is_between(-MAX_TIME_NS, MAX_TIME_NS).fill_null(value=False), "chrome.no_time", findings)
@@ -194,12 +196,25 @@ def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, finding
     return _kept(timed, (time - middle_ns).abs() <= LONGEST_NS, "chrome.stray_time", findings)
 
 
+def _are_close(times: pl.Series, middle_ns: int | None) -> bool:
+    """Return whether all times are known and close to that of the others, as in most files."""
+    if len(times) == 0:
+        return True
+    low, high = times.min(), times.max()
+    if times.null_count() or not isinstance(low, int) or not isinstance(high, int):
+        return False
+    is_close = middle_ns is None or (low >= middle_ns - LONGEST_NS and high <= middle_ns + LONGEST_NS)
+    return low >= -MAX_TIME_NS and high <= MAX_TIME_NS and is_close
+
+
 def _with_durations(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """Return the events with implausible durations set to 0."""
     if spans.height == 0:
         return spans
     dur = pl.col("dur_ns")
     longest_ns = _largest(spans["dur_ns"], LONGEST_NS)
+    if _are_within(spans["dur_ns"], 0, longest_ns) and not spans["dur_ns"].null_count():
+        return spans
     counts = spans.select(
         dur.is_null().sum().alias("chrome.no_duration"),
         (dur < 0).sum().alias("chrome.negative_duration"),
@@ -219,8 +234,8 @@ def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Finding
         if size.null_count() == len(size):
             continue
         largest = _largest(size, LARGEST_BYTES)
-        is_absurd = (size > largest) | (size < -largest)  # the least int64 has no absolute value
-        if is_absurd.any():
+        if not _are_within(size, -largest, largest):
+            is_absurd = (size > largest) | (size < -largest)  # the least int64 has no absolute value
             row = int(is_absurd.arg_true()[0])
             event = str(frame["name"][row]) if "name" in frame.columns else ""
             findings.add("chrome.odd_value", int(is_absurd.sum()), example=example_of(name, size[row], event))
@@ -230,9 +245,17 @@ def _with_sizes(frame: pl.DataFrame, columns: tuple[str, ...], findings: Finding
 
 def _largest(values: pl.Series, usual: int) -> int:
     """Return the largest plausible value: ``usual``, or less if the sum of so many values would not fit into int64."""
+    if _are_within(values, -usual, usual) and _are_within(values, -MAX_SUM // len(values), MAX_SUM // len(values)):
+        return usual
     believed = values.cast(pl.Float64).abs()
     total = believed.filter(believed <= usual).sum()
     return usual if total < MAX_SUM else MAX_SUM // len(values)
+
+
+def _are_within(values: pl.Series, least: int, most: int) -> bool:
+    """Return whether all known values are in a range, of which there must be one."""
+    low, high = values.min(), values.max()
+    return isinstance(low, int) and isinstance(high, int) and least <= low and high <= most
 
 
 def _kept(frame: pl.DataFrame, is_good: pl.Expr, code: str, findings: Findings) -> pl.DataFrame:

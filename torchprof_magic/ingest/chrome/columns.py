@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torchprof_magic.ingest.findings import Findings
 
 _ENCODER = msgspec.json.Encoder()
+_NULL = Raw(b"null")
+_NO_TEXT = pl.Series([None], dtype=TEXT)
 _MICROS = pl.Decimal(38, 3)
 EXACT_MICROS = 2.0**43
 # What files contain in place of an unknown number.
@@ -26,13 +28,17 @@ _ABSENT = ("", "null", "None", "N/A", "nan", "NaN", "inf", "-inf")
 LAST_MICROS = 2**63 // 1000 - 1  # later times do not fit into int64 ns
 
 
-def fragments(values: Sequence[Raw]) -> pl.Series:
-    """Return JSON fragments as text, empty where missing; bytes that are not UTF-8 become replacement characters."""
+def fragments(values: Sequence[Raw] | Sequence[Sequence[Raw]]) -> pl.Series:
+    """Return JSON fragments, or arrays of them, as text, empty where missing.
+
+    Bytes that are not UTF-8 become replacement characters.
+    """
     # Joined here and split in polars: one Python object per value would take five times as long.
-    lines = pl.Series([_ENCODER.encode_lines(values).decode(errors="replace")]).str.split("\n").explode()
+    text = pl.lit(_ENCODER.encode_lines(values).decode(errors="replace"))
+    lines = pl.select(text.str.split("\n").explode()).to_series()
     if len(lines) == len(values) + 1:
         return lines.head(len(values))
-    return pl.Series([bytes(value).decode(errors="replace") for value in values], dtype=pl.String)
+    return pl.Series([_ENCODER.encode(value).decode(errors="replace") for value in values], dtype=pl.String)
 
 
 class InexactError(ValueError):
@@ -57,7 +63,7 @@ def exact_ns(micros: Sequence[object]) -> pl.Series:
         whole = np.floor(micros_of)  # multiplying everything by 1000 at once would round twice
         ns = whole.astype(np.int64) * 1000 + np.rint((micros_of - whole) * 1000).astype(np.int64)
         return pl.Series(ns) if known is None else pl.Series(ns).set(pl.Series(~known), None)
-    if any(isinstance(value, float) for value in micros):
+    if float in set(map(type, micros)):
         raise InexactError
     exact = pl.Series(micros, dtype=pl.Int64, strict=False)
     return exact.set(~exact.is_between(-LAST_MICROS, LAST_MICROS), None) * 1000
@@ -137,7 +143,7 @@ def _as_text(values: Sequence[object]) -> pl.Series:
 
 def no_text(count: int) -> pl.Series:
     """Return so many missing texts."""
-    return pl.Series([None], dtype=TEXT).new_from_index(0, count)
+    return _NO_TEXT.new_from_index(0, count)
 
 
 def optional_text(values: Sequence[object]) -> pl.Series:
@@ -149,10 +155,11 @@ def optional_text(values: Sequence[object]) -> pl.Series:
 
 def raw_text(values: Sequence[Raw]) -> pl.Series:
     """Return JSON fragments as categories, because they repeat a lot; null where missing."""
-    if values.count(NO_RAW) == len(values):
+    missing = values.count(NO_RAW)
+    if missing == len(values):
         return no_text(len(values))
     text = fragments(values)
-    return text.set(text == "", None).cast(TEXT)
+    return (text.set(text == "", None) if missing else text).cast(TEXT)
 
 
 def json_arrays(*members: Sequence[Raw], blanks: str = r"\s") -> pl.Series:
@@ -160,9 +167,16 @@ def json_arrays(*members: Sequence[Raw], blanks: str = r"\s") -> pl.Series:
 
     ``blanks`` are what indented files have between the values; texts with spaces keep them if it leaves those out.
     """
-    if members[0].count(NO_RAW) == len(members[0]):
-        return no_text(len(members[0]))
-    texts = pl.DataFrame({str(place): fragments(values) for place, values in enumerate(members)})
-    each = [pl.when(pl.col(name) == "").then(pl.lit("null")).otherwise(pl.col(name)) for name in texts.columns]
-    array = pl.format(f"[{','.join('{}' for _ in each)}]", *each).str.replace_all(blanks, "")
-    return texts.select(pl.when(pl.col("0") != "").then(array).alias("array"))["array"].cast(TEXT)
+    first = members[0]
+    missing = first.count(NO_RAW)
+    if missing == len(first):
+        return no_text(len(first))
+    arrays = fragments(list(zip(*map(_with_nulls, members), strict=True))).str.replace_all(blanks, "")
+    if missing:
+        arrays = arrays.set(pl.Series([value == NO_RAW for value in first]), None)
+    return arrays.cast(TEXT)
+
+
+def _with_nulls(values: Sequence[Raw]) -> Sequence[Raw]:
+    """Return JSON fragments with null in place of those that are missing."""
+    return [_NULL if value == NO_RAW else value for value in values] if NO_RAW in values else values

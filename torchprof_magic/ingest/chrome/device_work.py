@@ -15,6 +15,7 @@ from torchprof_magic.ingest.findings import value_text
 from torchprof_magic.model.intervals import innermost_at
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.problems import problem
+from torchprof_magic.model.rows import are_in
 from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, HOST_CATEGORIES, MAX_SUM
 from torchprof_magic.model.vendors import ACCELERATOR, AUTOGRAD_ARROWS, LAUNCH_ARROWS, VENDORS, beginning_with
 
@@ -41,10 +42,12 @@ _IS_OTHER = pl.col("category") == "other"
 def without_copies(columns: Columns, findings: Findings) -> Columns:
     """Return the columns without work of devices that is in them already: with all of its times, name and launch."""
     spans = columns.spans
-    is_work = columns.places.select(_ON_DEVICE).to_series().gather(spans["place"])
-    work = spans.with_row_index("row").filter(is_work & (spans["dur_ns"] > 0)).select("row", *_SAME)
-    if work["start_ns"].n_unique() == work.height:
+    is_work = are_in(columns.places["category"], DEVICE_CATEGORIES)[spans["place"].to_numpy()]
+    is_work &= spans["dur_ns"].to_numpy() > 0
+    start_ns = spans["start_ns"].to_numpy()[is_work]
+    if len(np.unique(start_ns)) == len(start_ns):
         return columns
+    work = spans.with_row_index("row").filter(pl.Series(is_work)).select("row", *_SAME)
     copies = work.filter(~pl.struct(_SAME).is_first_distinct())
     if copies.height == 0:
         return columns
@@ -61,10 +64,10 @@ def with_device_work(columns: Columns) -> Columns:
     ``label``, what the file calls the process if that is the name of a device; and ``unknown``, what the file calls
     rows that may be device work that is not understood. Calls in a process of their own move to the host thread.
     """
-    processes = columns.process_names.filter(pl.col("name") != "")
+    processes = columns.process_names.filter(columns.process_names["name"] != "")
     places = columns.places.with_columns(pl.lit("").alias("vendor"))
     spans, arrows = columns.spans, columns.arrows
-    names, cats = set(processes["name"]), set(places["cat"].str.to_lowercase())
+    names, cats = set(processes["name"].to_list()), set(map(str.lower, places["cat"].to_list()))
     for vendor in VENDORS:
         if names.isdisjoint((*vendor.work_processes, *vendor.call_processes)) and cats.isdisjoint(
             vendor.work_categories
@@ -80,8 +83,7 @@ def with_device_work(columns: Columns) -> Columns:
             places = _with_category(places, is_theirs & _IS_OTHER & (pl.col("vendor") == ""), "runtime")
             places = _on_host(places, host, is_theirs & (pl.col("category") == "runtime"))
             arrows = _on_host(arrows, host, is_theirs)
-    places = _with_labels(places, processes)
-    return columns._replace(spans=spans, places=_with_unknown(places, processes), arrows=arrows)
+    return columns._replace(spans=spans, places=_with_labels(places, processes), arrows=arrows)
 
 
 def _pids_of(names: tuple[str, ...], processes: pl.DataFrame) -> list[str]:
@@ -157,39 +159,36 @@ def _on_host(frame: pl.DataFrame, host: pl.DataFrame, condition: pl.Expr) -> pl.
 
 
 def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
-    """Return the places with the ``label`` of their device, which also has its number if nothing else in the file has.
+    """Return the places with the ``label`` of their device, and what the file calls those that are ``unknown``.
 
-    Of several names of a process the last one with a number is taken, else the last one.
+    A device has the number in its label if nothing else in the file numbers it. Rows with a stream, or in the process
+    of an accelerator, are unknown if no vendor is known to name its work so.
     """
-    number = pl.col("label").str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
-    named = _accelerators(processes, "label").with_columns(number.alias("number"))
-    best = named.sort(pl.col("number").is_not_null(), maintain_order=True).unique("pid", keep="last")
-    joined = places.join(best, on="pid", how="left", maintain_order="left")
+    accelerators = processes.filter(processes["name"].str.contains(ACCELERATOR))
+    number = accelerators["name"].str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
+    rows = list(zip(*(each.to_list() for each in (accelerators["pid"], accelerators["name"], number)), strict=True))
+    # Of several names of a process the last one with a number is taken, else the last one.
+    best = {pid: (name, number) for pid, name, number in sorted(rows, key=lambda row: row[2] is not None)}
+    last = {pid: name for pid, name, _ in rows}
+    pids = places["pid"].to_list()
+    label = pl.Series([best[pid][0] if pid in best else None for pid in pids], dtype=pl.String)
+    numbered = pl.Series([best[pid][1] if pid in best else None for pid in pids], dtype=pl.Int32)
     is_numbered_by_label = (pl.col("vendor") != "") & _ON_DEVICE & pl.col("device").is_null()
-    device = pl.when(is_numbered_by_label).then("number").otherwise("device")
-    return joined.with_columns(device.alias("device"), pl.when(_ON_DEVICE).then("label").alias("label")).drop("number")
-
-
-def _accelerators(processes: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Return the processes that stand for accelerators, by ``pid``, with each of their names in ``column``."""
-    return processes.filter(pl.col("name").str.contains(ACCELERATOR)).select("pid", pl.col("name").alias(column))
-
-
-def _with_unknown(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
-    """Return the places with what the file calls rows that have a stream or lie in the process of an accelerator."""
-    strange = [cat for cat in places["cat"].unique() if cat and not is_known(cat)]
-    accelerators = _accelerators(processes, "process").unique("pid", keep="last")
-    joined = places.join(accelerators, on="pid", how="left", maintain_order="left")
-    is_near = pl.col("stream").is_not_null() | pl.col("process").is_not_null()
+    is_near = pl.col("stream").is_not_null() | pl.Series([pid in last for pid in pids], dtype=pl.Boolean)
     is_open = _IS_OTHER & (pl.col("vendor") == "") & is_near
-    unnamed = pl.format("rows of {}", pl.coalesce("process", pl.lit("a stream")))
-    named = pl.when(is_open & pl.col("cat").is_in(strange)).then("cat")
-    what = named.when(is_open & (pl.col("cat") == "")).then(unnamed)
-    return joined.with_columns(what.alias("unknown")).drop("process")
+    is_strange = pl.Series([cat != "" and not is_known(cat) for cat in places["cat"].to_list()], dtype=pl.Boolean)
+    unnamed = pl.Series([f"rows of {last.get(pid, 'a stream')}" for pid in pids], dtype=pl.String)
+    return places.with_columns(
+        pl.when(is_numbered_by_label).then(numbered).otherwise("device").alias("device"),
+        pl.when(_ON_DEVICE).then(label).alias("label"),
+        pl.when(is_open & is_strange).then("cat").when(is_open & (pl.col("cat") == "")).then(unnamed).alias("unknown"),
+    )
 
 
 def unknown_work(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[Problem, ...]:
     """Return the problem that the file seems to have device work, but none that is understood."""
+    if places["unknown"].null_count() == places.height:
+        return ()
     counts = spans.group_by("place").len("count")
     numbered = places.select("category", "unknown", pl.int_range(pl.len(), dtype=pl.Int32).alias("place"))
     used = numbered.join(counts, on="place")
@@ -257,10 +256,12 @@ def device_names(
     label, vendor = pl.col("label").drop_nulls().first(), pl.col("vendor").max()
     found = used.group_by("device", maintain_order=True).agg(label, vendor)
     titles = {vendor.device: vendor.title for vendor in VENDORS}
-    platform = _platform(events, places)
-    rows = found.with_columns(pl.col("device").fill_null(0)).head(MAX_DEVICES).iter_rows()
-    named = [(number, described.get(number) or label or titles.get(vendor, platform)) for number, label, vendor in rows]
-    return tuple((number, name) for number, name in named if name)
+    rows = [
+        (number or 0, label or "", titles.get(vendor, "")) for number, label, vendor in found.head(MAX_DEVICES).rows()
+    ]
+    named = [(number, described.get(number) or label or title) for number, label, title in rows]
+    platform = "" if all(name for _, name in named) else _platform(events, places)
+    return tuple((number, name or platform) for number, name in named if name or platform)
 
 
 def _platform(events: pl.DataFrame, places: pl.DataFrame) -> str:

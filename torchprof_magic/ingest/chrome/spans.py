@@ -25,7 +25,7 @@ from torchprof_magic.ingest.chrome.counters import COUNTER_COLUMNS, counter_colu
 from torchprof_magic.ingest.chrome.event_waits import EventWaits
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.schema import COUNTER, NO_ARGS, NO_RAW, Args, Event
-from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT
+from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT, DType
 from torchprof_magic.model.vendors import AUTOGRAD_ARROWS, DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # The arrows that are used. Launches are found by correlation instead, which is more reliable, if the vendor has it.
 BACKWARD_ARROW = "fwdbwd"
 FOLLOWED_ARROWS = (BACKWARD_ARROW, *LAUNCH_ARROWS, *AUTOGRAD_ARROWS)
-_SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+_SPAN_SCHEMA: dict[str, DType] = {
     "name": TEXT,
     "place": pl.Int32,
     "start_ns": pl.Int64,
@@ -57,13 +57,24 @@ _SPAN_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 # How ranges of no thread begin and end: in the format of today, and in the older one.
 ASYNC_PHASES = {"b": True, "e": False, "S": True, "F": False}
-_ASYNC_SCHEMA = _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64, "id": pl.Int64, "cat": TEXT}
-_ARROW_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "cat": TEXT,
-    "is_start": pl.Boolean,
-    "id": pl.Int64,
+_BOUND_SCHEMA: dict[str, DType] = {"ph": pl.String, "position": pl.Int64}
+_ARROW_SCHEMA: dict[str, DType] = {"cat": TEXT, "is_start": pl.Boolean, "id": pl.Int64}
+_END_SCHEMA: dict[str, DType] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
+_SIZES = ("time_ns", "delta_bytes", "allocated_bytes", "reserved_bytes", "address", "event")
+_MEMORY_SCHEMA = {name: MEMORY_SCHEMA[name] for name in _SIZES} | dict.fromkeys(("pid", "tid", "device"), TEXT)
+_NAME_SCHEMA = dict.fromkeys(("pid", "tid", "name"), pl.String)
+# The columns of a file without any such row.
+_NO_ROWS = {
+    "spans": pl.DataFrame(schema=_SPAN_SCHEMA),
+    "bounds": pl.DataFrame(schema=_SPAN_SCHEMA | _BOUND_SCHEMA),
+    "async_bounds": pl.DataFrame(schema=_SPAN_SCHEMA | _BOUND_SCHEMA | {"id": pl.Int64, "cat": TEXT}),
+    "memory": pl.DataFrame(schema=_MEMORY_SCHEMA),
+    "arrows": pl.DataFrame(schema=_ARROW_SCHEMA | _END_SCHEMA),
+    "other_arrows": pl.DataFrame(schema=_ARROW_SCHEMA),
+    "thread_names": pl.DataFrame(schema=_NAME_SCHEMA),
+    "process_names": pl.DataFrame(schema=_NAME_SCHEMA),
+    "counters": pl.DataFrame(schema=COUNTER_COLUMNS),
 }
-_END_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {"pid": pl.String, "tid": pl.String, "time_ns": pl.Int64}
 # A collective that does not say its name, but how much it moves.
 _NULL = Raw(b"null")
 _PROCESS_NAMES = ("process_name", "process_labels")
@@ -186,8 +197,7 @@ class ColumnBuilder:
     def _columns_of(self, phase: str, category: str, group: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:
         if phase == "X" and category == "other":
             # torch's export in Python, which escapes names, writes allocations as events with a duration.
-            allocations = [event for event in group if _is_allocation(event)]
-            if allocations:
+            if allocations := [event for event in group if _is_allocation(event)]:
                 yield "memory", _memory_columns(allocations, self._found)
                 group = [event for event in group if not _is_allocation(event)]
             yield "spans", self._span_columns(group, category)
@@ -202,11 +212,7 @@ class ColumnBuilder:
             cats = labels([event.cat for event in group]).alias("cat")
             yield "async_bounds", columns.with_columns(pl.lit(phase).alias("ph"), self._positions(group), ids, cats)
         elif phase in ("s", "f"):
-            is_start = phase == "s"
-            followed = [event for event in group if event.cat in FOLLOWED_ARROWS]
-            others = [event for event in group if event.cat not in FOLLOWED_ARROWS]
-            yield "arrows", _followed_columns(followed, is_start=is_start)
-            yield "other_arrows", pl.DataFrame(_arrow_columns(others, is_start=is_start))
+            yield from _arrows_of(group, is_start=phase == "s")
         elif phase in ("i", "I"):
             yield "memory", _memory_columns([event for event in group if event.name == ALLOCATION], self._found)
         elif phase == "M":
@@ -224,17 +230,8 @@ class ColumnBuilder:
         """Return the columns of all batches."""
         self._event_waits.finish(self._findings)
         category, cat, pid, tid, device, stream = zip(*self._places, strict=True) if self._places else [()] * 6
-        frames = self._frames
         return Columns(
-            spans=_joined(frames.pop("spans", []), _SPAN_SCHEMA),
-            bounds=_joined(frames.pop("bounds", []), _SPAN_SCHEMA | {"ph": pl.String, "position": pl.Int64}),
-            async_bounds=_joined(frames.pop("async_bounds", []), _ASYNC_SCHEMA),
-            memory=pl.concat(frames.pop("memory", []) or [_memory_columns([], self._findings)]),
-            arrows=_joined(frames.pop("arrows", []), _ARROW_SCHEMA | _END_SCHEMA),
-            other_arrows=_joined(frames.pop("other_arrows", []), _ARROW_SCHEMA),
-            thread_names=pl.concat(frames.pop("thread_names", []) or [_name_columns([])]),
-            process_names=pl.concat(frames.pop("process_names", []) or [_name_columns([])]),
-            counters=_joined(frames.pop("counters", []), COUNTER_COLUMNS),
+            **{name: _joined([empty, *self._frames.pop(name, [])]) for name, empty in _NO_ROWS.items()},
             places=pl.DataFrame(
                 {
                     "category": pl.Series(category, dtype=CATEGORY),
@@ -300,9 +297,16 @@ def _is_same(values: Sequence[object]) -> bool:
     return values.count(values[0]) == len(values)
 
 
-def _joined(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the frames concatenated vertically; missing columns are null."""
-    return pl.concat([pl.DataFrame(schema=schema), *frames], how="diagonal")
+    return pl.concat(frames, how="diagonal")
+
+
+def _arrows_of(events: list[Event], *, is_start: bool) -> Iterator[tuple[str, pl.DataFrame]]:
+    if followed := [event for event in events if event.cat in FOLLOWED_ARROWS]:
+        yield "arrows", _followed_columns(followed, is_start=is_start)
+    if others := [event for event in events if event.cat not in FOLLOWED_ARROWS]:
+        yield "other_arrows", pl.DataFrame(_arrow_columns(others, is_start=is_start))
 
 
 def _arrow_columns(events: list[Event], *, is_start: bool) -> dict[str, pl.Series]:
@@ -323,6 +327,8 @@ def _followed_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
 
 
 def _memory_columns(events: Sequence[Event], findings: Findings) -> pl.DataFrame:
+    if not events:
+        return _NO_ROWS["memory"]
     args = [event.args or NO_ARGS for event in events]
     kinds = integers([arg.device_type for arg in args], findings, what="Device Type").replace_strict(
         DEVICE_TYPES, default="device", return_dtype=pl.String

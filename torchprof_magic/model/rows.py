@@ -1,0 +1,30 @@
+"""Columns of a trace as arrays, asked without planning a query for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from torchprof_magic.model.intervals import BoolArray
+
+
+def values_at(values: pl.Series, rows: npt.NDArray[np.integer]) -> pl.Series:
+    """Return the values in some rows, null where the row is negative."""
+    is_none = rows < 0
+    at = pl.Series(np.where(is_none, 0, rows).astype(np.uint32))
+    return values[at.set(pl.Series(is_none), None) if is_none.any() else at]
+
+
+def are_in(values: pl.Series, wanted: Iterable[str]) -> BoolArray:
+    """Return which values of a column without nulls, such as categories, are among a few texts."""
+    found = np.zeros(len(values), np.bool_)
+    for text in wanted:
+        found |= (values == text).to_numpy()
+    return found
