@@ -30,7 +30,7 @@ def with_autograd_rows(columns: Columns, findings: Findings) -> Columns:
     """
     places = columns.places
     is_host, is_device = _IS_BARE & (pl.col("pid") == _HOST), _IS_BARE & pl.col("pid").str.contains(_DEVICE)
-    if not places.select(is_host.any()).item():
+    if not ((places["pid"] == _HOST) & (places["cat"] == "") & (places["category"] == "other")).any():
         return columns
     findings.add("chrome.autograd_export")
     category = pl.when(is_host).then(pl.lit("cpu_op")).when(is_device).then(pl.lit("kernel")).otherwise("category")

@@ -19,6 +19,7 @@ from torchprof_magic.model.trace import (
     MAX_COUNTER,
     MAX_NAME_CHARS,
     TEXT,
+    no_rows,
 )
 from torchprof_magic.model.vendors import ACCELERATOR
 
@@ -138,6 +139,8 @@ def _number_in(column: str) -> pl.Expr:
 
 def in_order(counters: pl.DataFrame) -> pl.DataFrame:
     """Return the counters of all files by time. Several processes with a counter of one name get theirs added to it."""
+    if counters.height == 0:
+        return no_rows("counters")
     is_shared = pl.col("pid").n_unique().over("device", "name", "unit") > 1
     text = pl.col("name").cast(pl.String)
     full = pl.format("{} (process {})", text.str.head(MAX_NAME_CHARS - 400), "pid")

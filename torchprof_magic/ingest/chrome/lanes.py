@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
 import polars as pl
 
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, HOST_CATEGORIES, LANE_KIND, LANES_SCHEMA
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, HOST_CATEGORIES, LANE_KIND, LANES_SCHEMA, MAX_SUM
 from torchprof_magic.model.vendors import VENDOR_NAMED
 
-_KEY = ["kind", "pid", "tid", "device", "stream"]
+_KINDS = LANE_KIND.categories.to_list()
+
+
+class _Key(NamedTuple):
+    """What is equal in all places of a lane."""
+
+    kind: str
+    pid: str
+    tid: str
+    device: int | None
+    stream: int | None
+
+
+class _Lane(NamedTuple):
+    """When the first event of a lane begins, and what the file calls its device, empty if that is no name."""
+
+    first_ns: int
+    device_label: str
 
 
 def assign_lanes(
@@ -17,56 +37,78 @@ def assign_lanes(
 
     GPU-side annotations get lanes of their own: they include idle gaps and may overlap, so they enclose no kernel.
     ``places`` has a row for each spelling of category, process, thread, device and stream in the files, which
-    ``spans.place`` numbers.
+    ``spans.place`` numbers. They are few, so they are looked at one by one.
     """
-    keyed = _with_keys(places.with_row_index("place").with_columns(pl.col("place").cast(pl.Int32)))
-    first = spans.group_by("place").agg(pl.col("start_ns").min().alias("first"))
-    keyed = keyed.join(first, on="place", how="left")
-    found = keyed.drop_nulls("first").group_by(_KEY).agg(pl.col("first").min(), _device_label().max())
-    lanes = found.sort("kind", "first", *_KEY[1:])
-    lanes = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32))
-    keyed = keyed.join(lanes.select(*_KEY, "lane"), on=_KEY, how="left", nulls_equal=True).sort("place")
-    names = thread_names.unique(["pid", "tid"], keep="last")
-    named = lanes.join(names, on=["pid", "tid"], how="left", maintain_order="left")
-    named = named.with_columns(_lane_name().alias("name"))
-    return keyed, named.select(LANES_SCHEMA.keys())
+    keys, first_ns = _keys_of(places), _first_ns(spans, places.height)
+    lanes: dict[_Key, _Lane] = {}
+    for key, first, label in zip(keys, first_ns, _device_labels(places["label"], keys), strict=True):
+        if first is not None:
+            known = lanes.get(key, _Lane(first, ""))
+            lanes[key] = _Lane(min(known.first_ns, first), max(known.device_label, label))
+    ordered = sorted(lanes, key=lambda key: _order(key, lanes[key]))
+    numbers = {key: number for number, key in enumerate(ordered)}
+    names = {(pid, tid): name for pid, tid, name in thread_names.select("pid", "tid", "name").iter_rows()}
+    texts = [_name(key, lanes[key].device_label, names.get((key.pid, key.tid))) for key in ordered]
+    frame = _frame_of(ordered).hstack([pl.Series("name", texts, dtype=LANES_SCHEMA["name"])])
+    found = [
+        pl.Series("first", first_ns, dtype=pl.Int64),
+        pl.Series("lane", [numbers.get(key) for key in keys], dtype=pl.Int32),
+    ]
+    return places.with_columns(*_frame_of(keys).get_columns(), *found), frame.select(LANES_SCHEMA.keys())
 
 
-def _with_keys(places: pl.DataFrame) -> pl.DataFrame:
+def _first_ns(spans: pl.DataFrame, count: int) -> list[int | None]:
+    """Return when the first event of each place begins, None if there is none."""
+    first = np.full(count, MAX_SUM)
+    np.minimum.at(first, spans["place"].to_numpy(), spans["start_ns"].to_numpy())
+    return [None if time_ns == MAX_SUM else time_ns for time_ns in first.tolist()]
+
+
+def _keys_of(places: pl.DataFrame) -> list[_Key]:
     """Streams are keyed by device and stream number; threads by pid and tid."""
-    on_device = pl.col("category").is_in(DEVICE_CATEGORIES)
-    kind = (
-        pl.when(on_device)
-        .then(pl.lit("stream"))
-        .when(pl.col("category") == "gpu_user_annotation")
-        .then(pl.lit("stream annotations"))
-        .when(pl.col("category").is_in(HOST_CATEGORIES))
-        .then(pl.lit("thread"))
-        .otherwise(pl.lit("other"))
-        .cast(LANE_KIND)
-        .alias("kind")
-    )
-    device = pl.coalesce("device", pl.col("pid").cast(pl.Int32, strict=False))
-    stream = pl.coalesce("stream", pl.col("tid").str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False))
-    return places.with_columns(
-        kind,
-        pl.when(on_device).then(device).alias("device"),
-        pl.when(on_device).then(stream).alias("stream"),
-    ).with_columns(
+    # The numbers in the texts count where the file has no others.
+    devices = places["pid"].cast(pl.Int32, strict=False)
+    streams = places["tid"].str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
+    rows = places.select("category", "pid", "tid", "device", "stream").iter_rows()
+    return [_key(*row, *numbers) for row, *numbers in zip(rows, devices.to_list(), streams.to_list(), strict=True)]
+
+
+def _key(
+    category: str, pid: str, tid: str, device: int | None, stream: int | None, of_pid: int | None, of_tid: int | None
+) -> _Key:
+    if category in DEVICE_CATEGORIES:
         # The pid and tid of a device vary between versions of torch; this must not split a stream in two.
-        pl.when(on_device).then(pl.lit("")).otherwise(pl.col("pid")).alias("pid"),
-        pl.when(on_device).then(pl.lit("")).otherwise(pl.col("tid")).alias("tid"),
+        return _Key("stream", "", "", of_pid if device is None else device, of_tid if stream is None else stream)
+    if category == "gpu_user_annotation":
+        return _Key("stream annotations", pid, tid, None, None)
+    return _Key("thread" if category in HOST_CATEGORIES else "other", pid, tid, None, None)
+
+
+def _device_labels(labels: pl.Series, keys: list[_Key]) -> list[str]:
+    """Return what the file calls each device, such as MTIA 17, if that names its vendor and has its number."""
+    if labels.null_count() == len(labels):
+        return [""] * len(labels)
+    names, numbers = labels.str.contains(VENDOR_NAMED).to_list(), labels.str.extract(r"([0-9]+)$").to_list()
+    return [
+        label if names_vendor and number == str(key.device) else ""
+        for label, names_vendor, number, key in zip(labels.to_list(), names, numbers, keys, strict=True)
+    ]
+
+
+def _order(key: _Key, lane: _Lane) -> tuple[object, ...]:
+    """Return what lanes are sorted by; a device or a stream without a number is first."""
+    numbers = ((number is not None, number or 0) for number in (key.device, key.stream))
+    return (_KINDS.index(key.kind), lane.first_ns, key.pid, key.tid, *numbers)
+
+
+def _name(key: _Key, device_label: str, thread_name: str | None) -> str:
+    if key.kind == "stream":
+        return f"{device_label or f'device {key.device or 0}'} stream {key.stream or 0}"
+    return f"thread {key.tid}" if thread_name is None else thread_name
+
+
+def _frame_of(keys: list[_Key]) -> pl.DataFrame:
+    columns = zip(*keys, strict=True) if keys else [()] * len(_Key._fields)
+    return pl.DataFrame(
+        [pl.Series(name, values, dtype=LANES_SCHEMA[name]) for name, values in zip(_Key._fields, columns, strict=True)]
     )
-
-
-def _device_label() -> pl.Expr:
-    """Return what the file calls a device, such as MTIA 17, if that names its vendor and has its number."""
-    is_numbered = pl.col("label").str.extract(r"([0-9]+)$") == pl.col("device").cast(pl.String)
-    return pl.when(pl.col("label").str.contains(VENDOR_NAMED) & is_numbered).then("label").alias("device_label")
-
-
-def _lane_name() -> pl.Expr:
-    device = pl.coalesce("device_label", pl.format("device {}", pl.col("device").fill_null(0)))
-    stream = pl.format("{} stream {}", device, pl.col("stream").fill_null(0))
-    thread = pl.coalesce("name", pl.format("thread {}", pl.col("tid")))
-    return pl.when(pl.col("kind") == "stream").then(stream).otherwise(thread)

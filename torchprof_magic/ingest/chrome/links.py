@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.ingest.chrome.shared_numbers import nearest_calls
 from torchprof_magic.model.intervals import innermost_at, interval_at
+from torchprof_magic.model.rows import are_in
 from torchprof_magic.model.trace import (
     ARROWS_SCHEMA,
     DEVICE_CATEGORIES,
@@ -16,6 +17,7 @@ from torchprof_magic.model.trace import (
     MEMORY_SCHEMA,
     STEP_PATTERN,
     STEPS_SCHEMA,
+    no_rows,
 )
 
 if TYPE_CHECKING:
@@ -32,8 +34,11 @@ def launch_flows(events: pl.DataFrame, lanes: pl.DataFrame, findings: Findings) 
     One call can start many kernels (graph replay). ``External id`` is not used: in many traces it equals the
     correlation and matches a wrong op. Of calls with the same correlation, the nearest is taken.
     """
+    is_work = are_in(events["category"], DEVICE_CATEGORIES)
+    if not is_work.any():
+        return no_rows("flows")
     rows = events.select("category", "cycle", "correlation", "lane", "start_ns", "device").with_row_index("row")
-    on_device = rows.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    on_device = rows.filter(pl.Series(is_work))
     is_call = pl.col("category").is_in(("runtime", "cpu_op"))  # ops have correlations in old exports of autograd only
     calls = rows.filter(is_call & pl.col("correlation").is_not_null())
     key = ["cycle", "correlation"]
@@ -52,8 +57,10 @@ def find_lost_launches(events: pl.DataFrame, arrows: pl.DataFrame, findings: Fin
 
     In files whose arrows mostly have other ids than events have correlations, they tell nothing.
     """
-    begun = arrows.filter((pl.col("cat").cast(pl.String) == LAUNCH_ARROW) & pl.col("is_start"))
-    ids = begun.select("cycle", "id").drop_nulls().unique()
+    is_begun = (arrows["cat"] == LAUNCH_ARROW) & arrows["is_start"]
+    if not is_begun.any():
+        return
+    ids = arrows.filter(is_begun).select("cycle", "id").drop_nulls().unique()
     known = events.select("cycle", pl.col("correlation").alias("id")).drop_nulls().unique()
     lost = ids.join(known, on=["cycle", "id"], how="anti").height
     if 2 * lost < ids.height:
@@ -62,6 +69,8 @@ def find_lost_launches(events: pl.DataFrame, arrows: pl.DataFrame, findings: Fin
 
 def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
     """Return the links from ranges to their spans on a device: one for every stream that the range launched work on."""
+    if not (events["category"] == "gpu_user_annotation").any():
+        return no_rows("flows")
     rows = events.select("category", "cycle", "correlation", "name").with_row_index("row")
     spans = rows.filter((pl.col("category") == "gpu_user_annotation") & pl.col("correlation").is_not_null())
     ranges = rows.filter((pl.col("category") == "user_annotation") & pl.col("correlation").is_not_null())
@@ -77,11 +86,13 @@ def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFra
     pass that op creates the node, in the backward pass it is the node. torch uses the same rule for its arrows. Older
     files and truncated ones have only the numbers.
     """
+    if not (events["fwd_thread"] > 0).any():  # as where no backward pass was recorded
+        return no_rows("flows")
     columns = ("category", "cycle", "lane", "start_ns", "sequence", "fwd_thread")
     ops = events.select(columns).with_row_index("row")
     ops = ops.filter((pl.col("category") == "cpu_op") & (pl.col("sequence") >= 0))
     if not (ops["fwd_thread"] > 0).any():
-        return _flows("backward", pl.Series([], dtype=pl.Int32), pl.Series([], dtype=pl.Int32))
+        return no_rows("flows")
     pointed, numbered = _pointed(ops, lanes, arrows), _numbered(ops)
     numbered = numbered.join(pointed, on="row_target", how="anti")
     return _flows("backward", *pl.concat([pointed, numbered]).get_columns())
@@ -120,13 +131,16 @@ def _pointed(ops: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl
 
 
 def _flows(kind: str, source: pl.Series, target: pl.Series) -> pl.DataFrame:
-    frame = pl.DataFrame({"source": source, "target": target})
-    return frame.select(pl.lit(kind).alias("kind"), "source", "target").cast(FLOWS_SCHEMA)  # type: ignore[arg-type]
+    kinds = pl.Series([kind], dtype=FLOWS_SCHEMA["kind"]).new_from_index(0, len(source))
+    ends = {"source": source.cast(FLOWS_SCHEMA["source"]), "target": target.cast(FLOWS_SCHEMA["target"])}
+    return pl.DataFrame({"kind": kinds} | ends)
 
 
 def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
     """Return how many arrows of each category begin, end, and have both ends, by their ids within a cycle."""
     ends = pl.concat([some.select("cat", "cycle", "id", "is_start") for some in arrows])
+    if ends.height == 0:
+        return no_rows("arrows")
     by_id = ends.group_by("cat", "cycle", "id").agg(
         pl.col("is_start").sum().alias("starts"), (~pl.col("is_start")).sum().alias("ends")
     )
@@ -137,10 +151,11 @@ def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
     return counted.select(ARROWS_SCHEMA.keys()).cast(ARROWS_SCHEMA).sort("category")  # type: ignore[arg-type]
 
 
-def find_steps(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
-    """Return the ``ProfilerStep#N`` spans in order of time; all of them marked as complete."""
-    found = events.filter(pl.col("category") == "user_annotation")
-    found = found.filter(pl.col("name").cast(pl.String).str.contains(STEP_PATTERN))
+def find_steps(events: pl.DataFrame, names: pl.Series, findings: Findings) -> pl.DataFrame:
+    """Return the spans with the ``names`` of steps in order of time; all of them marked as complete."""
+    if len(names) == 0:
+        return no_rows("steps")
+    found = events.filter((pl.col("category") == "user_annotation") & pl.col("name").is_in(names.implode()))
     steps = found.select(
         pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32).alias("number"),
         "cycle",
@@ -155,6 +170,8 @@ def find_steps(events: pl.DataFrame, findings: Findings) -> pl.DataFrame:
 
 def with_steps(events: pl.DataFrame, steps: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     """Return the events with the step they started in; device events belong to the step that launched them."""
+    if steps.height == 0:
+        return events.with_columns(pl.lit(None, pl.Int32).alias("step"))
     step = _step_at(events["start_ns"].to_numpy(), steps)
     source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
     step[target] = step[source]
@@ -171,7 +188,7 @@ def _step_at(time_ns: np.ndarray, steps: pl.DataFrame) -> np.ndarray:
 def attribute_memory(memory: pl.DataFrame, events: pl.DataFrame, lanes: pl.DataFrame) -> pl.DataFrame:
     """Return the allocations in order of time, each with the innermost event of its own thread around it."""
     if memory.height == 0:
-        return pl.DataFrame(schema=MEMORY_SCHEMA)
+        return no_rows("memory")
     threads = lanes.with_row_index("lane").filter(pl.col("kind") == "thread").select("lane", "pid", "tid")
     memory = memory.with_columns(pl.col("pid", "tid").cast(pl.String))
     memory = memory.join(threads, on=["pid", "tid"], how="left", maintain_order="left").with_columns(

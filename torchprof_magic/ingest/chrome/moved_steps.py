@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.model.distinct import distinct
-from torchprof_magic.model.trace import STEP_PATTERN
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,14 +20,14 @@ if TYPE_CHECKING:
 _LEAST_STEPS = 2  # around a single step, it cannot be told whether other ops belong to it
 
 
-def with_steps_moved_back(spans: pl.DataFrame, places: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+def with_steps_moved_back(
+    spans: pl.DataFrame, places: pl.DataFrame, steps: pl.Series, findings: Findings
+) -> pl.DataFrame:
     """Return the spans, in which steps begin where those before them ended if most of their ops lie between them.
 
-    Only files with Python calls are looked at. ``places`` has the lanes.
+    Only files with Python calls are looked at. ``places`` has the lanes, and ``steps`` the names of steps.
     """
-    names = distinct(spans["name"])
-    steps = names.filter(names.cast(pl.String).str.contains(STEP_PATTERN))
-    if len(steps) < _LEAST_STEPS or not (places["category"].cast(pl.String) == "python_function").any():
+    if len(steps) < _LEAST_STEPS or not (places["category"] == "python_function").any():
         return spans
     rows, begins = [], []
     for found, start_ns, end_ns, ops_ns in _steps_and_ops(spans, places, steps):

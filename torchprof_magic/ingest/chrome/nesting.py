@@ -19,16 +19,17 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     ``spans`` is consumed: each column is dropped as soon as its sorted copy exists, because ten million events do not
     fit into memory twice.
     """
-    lane = places["lane"].gather(spans["place"])
-    ranks = places["category"].cast(pl.String).replace_strict(_OUTER_FIRST, default=len(_OUTER_FIRST))
-    rank = ranks.cast(pl.Int8).gather(spans["place"]).to_numpy()
-    order = nesting_order(lane.to_numpy(), spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy(), rank)
-    order = order.astype(np.uint32)
-    columns = [spans.drop_in_place(name).rechunk()[order] for name in spans.columns]
+    place = spans["place"].to_numpy()
+    lane = places["lane"].to_numpy()[place]
+    ranks = [_OUTER_FIRST.get(category, len(_OUTER_FIRST)) for category in places["category"].to_list()]
+    rank = np.array(ranks, np.int8)[place]
+    order = nesting_order(lane, spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy(), rank)
+    rows = pl.Series(order.astype(np.uint32))
+    columns = [spans.drop_in_place(name).rechunk()[rows] for name in spans.columns]
     events = pl.DataFrame(columns)
-    place = events.drop_in_place("place")
-    parent, depth, overlaps = nest(lane[order].to_numpy(), events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
-    known = [places[name][place] for name in ("lane", "category", "device", "stream")]
+    parent, depth, overlaps = nest(lane[order], events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
+    at = events.drop_in_place("place").cast(pl.UInt32)
+    known = [places[name][at] for name in ("lane", "category", "device", "stream")]
     return events.hstack(
         [
             *known,
@@ -39,10 +40,14 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def with_step_annotations(events: pl.DataFrame) -> pl.DataFrame:
-    """Return the events with ``ProfilerStep#N`` as an annotation; old files and those of Ascend call it an operator."""
-    names = distinct(events["name"])
-    steps = names.filter(names.cast(pl.String).str.contains(STEP_PATTERN))
+def names_of_steps(names: pl.Series) -> pl.Series:
+    """Return the different names of steps, such as ``ProfilerStep#N``."""
+    once = distinct(names)
+    return once.filter(once.cast(pl.String).str.contains(STEP_PATTERN))
+
+
+def with_step_annotations(events: pl.DataFrame, steps: pl.Series) -> pl.DataFrame:
+    """Return the events with steps as annotations; old files and those of Ascend call them operators."""
     if len(steps) == 0:
         return events
     is_step = pl.col("name").is_in(steps.implode()) & (pl.col("category") == "cpu_op")

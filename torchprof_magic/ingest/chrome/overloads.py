@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.ingest.chrome.columns import no_text
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.trace import TEXT
 
@@ -22,7 +23,7 @@ def with_overloads(columns: Columns) -> Columns:
     spans = columns.spans
     names = distinct(spans["name"]).cast(pl.String)
     if not names.str.contains(_TELLS).any():
-        return columns._replace(spans=spans.with_columns(pl.lit(None, TEXT).alias("overload")))
+        return columns._replace(spans=spans.hstack([no_text(spans.height).alias("overload")]))
     parts = pl.DataFrame({"whole": names}).filter(pl.col("whole").str.contains(_WITH_OVERLOAD))
     parts = parts.select(
         pl.col("whole").cast(TEXT),

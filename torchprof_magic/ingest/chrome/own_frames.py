@@ -12,13 +12,14 @@ from torchprof_magic.model.own_frames import BUILTIN, OWN_FRAME, RECORDING_FRAME
 
 def without_own_frames(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     """Return the spans without the frames that ``model/own_frames.py`` says are hidden; the file still has them."""
-    is_python = (places["category"].cast(pl.String) == "python_function").gather(spans["place"])
+    is_python = (places["category"] == "python_function").to_numpy()
     if not is_python.any():
         return spans
+    is_python = is_python[spans["place"].to_numpy()]
     own = _named(spans["name"], pl.col("name").str.contains(OWN_FRAME))
-    if not (own & is_python.to_numpy()).any():
+    if not (own & is_python).any():
         return spans
-    row = np.flatnonzero(is_python.to_numpy())
+    row = np.flatnonzero(is_python)
     frames = spans.select("name", "start_ns", "dur_ns")[row]
     lane = places["lane"].gather(spans["place"][row]).to_numpy()
     order = nesting_order(lane, frames["start_ns"].to_numpy(), frames["dur_ns"].to_numpy())

@@ -16,7 +16,7 @@ from torchprof_magic.ingest.chrome.ended_frames import with_frames_ended
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.moved_steps import with_steps_moved_back
-from torchprof_magic.ingest.chrome.nesting import nested_events, with_step_annotations
+from torchprof_magic.ingest.chrome.nesting import names_of_steps, nested_events, with_step_annotations
 from torchprof_magic.ingest.chrome.overloads import with_overloads
 from torchprof_magic.ingest.chrome.own_frames import without_own_frames
 from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW, ColumnBuilder, Columns
@@ -28,7 +28,7 @@ from torchprof_magic.ingest.json.process_groups import process_groups_of
 from torchprof_magic.ingest.json.schema import DeviceProperties, DistributedInfo, Head
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.overlaps import count_overlaps
-from torchprof_magic.model.trace import EVENTS_SCHEMA, SCOPES_SCHEMA, SITES_SCHEMA, TAGS_SCHEMA, Trace
+from torchprof_magic.model.trace import EVENTS_SCHEMA, Trace, no_rows
 
 if TYPE_CHECKING:
     import os
@@ -105,14 +105,15 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
     spans = without_own_frames(spans.with_columns(pl.col("start_ns") - start_ns), places)
-    spans = with_steps_moved_back(spans, places, findings)
-    events = with_step_annotations(nested_events(spans, places))
+    step_names = names_of_steps(spans["name"])
+    spans = with_steps_moved_back(spans, places, step_names, findings)
+    events = with_step_annotations(nested_events(spans, places), step_names)
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     links.find_lost_launches(events, other_arrows, findings)
     launch = links.launch_flows(events, lanes, findings)
     backward = links.backward_flows(events, lanes, arrows.filter(pl.col("cat") == BACKWARD_ARROW))
     annotations = links.annotation_flows(events)
-    steps = links.find_steps(events, findings)
+    steps = links.find_steps(events, step_names, findings)
     stack, stacks = find_stacks(events, launch)
     events = links.with_steps(events, steps, launch).with_columns(stack)
     findings.add("chrome.partial_overlap", count_overlaps(events, steps))
@@ -124,9 +125,9 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         steps=steps,
         stacks=stacks,
         arrows=counted,
-        sites=pl.DataFrame(schema=SITES_SCHEMA),
-        scopes=pl.DataFrame(schema=SCOPES_SCHEMA),
-        tags=pl.DataFrame(schema=TAGS_SCHEMA),
+        sites=no_rows("sites"),
+        scopes=no_rows("scopes"),
+        tags=no_rows("tags"),
         counters=counters,
         meta=_described(meta, heads, facts, start_ns, events, places, has_memory=memory.height > 0),
         problems=(*findings.problems(), *unknown),
@@ -152,10 +153,9 @@ def _joined_spans(parts: list[_Part], cycles: list[int]) -> tuple[pl.DataFrame, 
 def _joined(name: str, parts: list[_Part], cycles: list[int]) -> pl.DataFrame:
     frames = []
     for part, cycle in zip(parts, cycles, strict=True):
-        base = pl.lit(part.head.base_time_ns, pl.Int64)
         frame: pl.DataFrame = getattr(part.columns, name)
-        frame = frame.with_columns(pl.lit(cycle, pl.Int32).alias("cycle"))
-        frames.append(frame.with_columns(pl.col("time_ns") + base) if "time_ns" in frame.columns else frame)
+        times = [pl.col("time_ns") + part.head.base_time_ns] if "time_ns" in frame.columns else []
+        frames.append(frame.with_columns(pl.lit(cycle, pl.Int32).alias("cycle"), *times))
     return pl.concat(frames)
 
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.trace import MAX_NAME_CHARS, STACKS_SCHEMA
+from torchprof_magic.model.trace import MAX_NAME_CHARS, STACKS_SCHEMA, no_rows
 
 # Names are "train.py(12): step", or "nn.Module: Linear_0" and "<built-in function sum>" without a file.
 _PLACE = r"^(?<file>.*)\((?<line>[0-9]+)\): (?<function>.*)$"
@@ -64,6 +64,8 @@ def _with_places(name: pl.Series, parent: IntArray) -> pl.DataFrame:
 
 def _stacks_of_texts(call_stack: pl.Series) -> tuple[pl.Series, pl.DataFrame]:
     """Return the stacks recorded as texts at the ops: ``place;place;place``, the innermost first."""
+    if call_stack.null_count() == len(call_stack):  # as in most files
+        return pl.Series("stack", [None], dtype=pl.Int32).new_from_index(0, len(call_stack)), no_rows("stacks")
     texts = call_stack.drop_nulls().unique()
     nodes: dict[tuple[int, str], int] = {}
     innermost = []
