@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,6 +14,8 @@ from torchprof_magic.facts.known_names import KnownNames, known_names
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.distinct import codes_of, distinct, last_rows
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
+from torchprof_magic.model.rows import are_in, filled, values_at
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,11 +59,10 @@ def once_for_the_whole(build: Callable[[Trace, TimeRange], Result]) -> OfPart[Re
 
 
 class _EventNames(NamedTuple):
-    """The names of events: each once, their codes, the code of each event, and where and how they are looked up."""
+    """The names of events: each once, which of these each event has, and where and how they are looked up."""
 
     distinct: pl.DataFrame
-    codes: npt.NDArray[np.uint32]
-    of_events: npt.NDArray[np.uint32]
+    of_events: npt.NDArray[np.int32]
     known: KnownNames
     numbers: IntArray
 
@@ -70,34 +71,37 @@ class _EventNames(NamedTuple):
 def _event_names(trace: Trace) -> _EventNames:
     names = trace.events["name"]
     once = distinct(names)
-    texts = once.cast(pl.String)
-    known = known_names(texts)
-    return _EventNames(texts.to_frame("name"), codes_of(once), codes_of(names), known, known.numbers_of(texts))
+    once = once[np.argsort(codes_of(once))]
+    codes, texts = codes_of(once), once.cast(pl.String)
+    place = np.zeros(int(codes.max(initial=0)) + 1, np.int32)
+    place[codes] = np.arange(len(codes))
+    of_events, known = place[codes_of(names)], known_names(texts)
+    of_events.flags.writeable = False
+    return _EventNames(texts.to_frame("name"), of_events, known, known.numbers_of(texts))
+
+
+def name_numbers(trace: Trace) -> npt.NDArray[np.int32]:
+    """Return a number for every event, from 0 on, which is that of all events of its name."""
+    return _event_names(trace).of_events
 
 
 def ask_event_names(trace: Trace, question: pl.Expr) -> npt.NDArray[np.generic]:
     """Return the answer to an expression over the text column ``name`` for every event, evaluated once per name."""
     names = _event_names(trace)
-    return _of_codes(names, names.distinct.select(question).to_series().to_numpy())
+    answers: npt.NDArray[np.generic] = names.distinct.select(question).to_series().to_numpy()
+    return answers[names.of_events]
 
 
 def is_named(trace: Trace, pattern: str) -> BoolArray:
     """Return for every event whether its name matches a regular expression somewhere."""
     names = _event_names(trace)
-    return _of_codes(names, names.known.matches(pattern, names.distinct["name"], names.numbers))
-
-
-def _of_codes(names: _EventNames, answers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    table = np.zeros(int(names.codes.max(initial=0)) + 1, answers.dtype)
-    table[names.codes] = answers
-    return table[names.of_events]
+    return names.known.matches(pattern, names.distinct["name"], names.numbers)[names.of_events]
 
 
 def readable_names(trace: Trace, rows: IntArray, readable: Callable[[pl.Series], pl.Series]) -> pl.Series:
     """Return the names of some events as ``readable`` writes them, which is asked once per name; categorical."""
     names = _event_names(trace)
-    at = _of_codes(names, np.arange(len(names.codes)))[rows]
-    return readable(names.distinct["name"]).cast(pl.Categorical())[at]
+    return values_at(readable(names.distinct["name"]).cast(pl.Categorical()), names.of_events[rows])
 
 
 def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:
@@ -117,9 +121,29 @@ def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:
 
 
 @once_per_trace
+def device_rows(trace: Trace) -> IntArray:
+    """Return the rows of the work of devices: kernels, copies and fills."""
+    rows = np.flatnonzero(are_in(trace.events["category"], DEVICE_CATEGORIES))
+    rows.flags.writeable = False
+    return rows
+
+
+@once_per_trace
+def device_numbers(trace: Trace) -> IntArray:
+    """Return the device of each event as its number, 0 where it has none."""
+    return filled(trace.events["device"], 0)
+
+
+@once_per_trace
+def launch_links(trace: Trace) -> pl.DataFrame:
+    """Return the rows of launches and of their work, ``source`` and ``target``."""
+    return trace.flows.filter(trace.flows["kind"] == "launch")
+
+
+@once_per_trace
 def launch_sources(trace: Trace) -> npt.NDArray[np.int32]:
     """Return for each event the row of the call that launched it, or -1."""
-    launches = trace.flows.filter(pl.col("kind") == "launch")
+    launches = launch_links(trace)
     source = np.full(trace.events.height, NO_PARENT, np.int32)
     source[launches["target"].to_numpy()] = launches["source"].to_numpy()
     source.flags.writeable = False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from torchprof_magic.model.intervals import BoolArray
+    from torchprof_magic.model.intervals import BoolArray, IntArray
 
 
 def values_at(values: pl.Series, rows: npt.NDArray[np.integer]) -> pl.Series:
@@ -28,3 +28,8 @@ def are_in(values: pl.Series, wanted: Iterable[str]) -> BoolArray:
     for text in wanted:
         found |= (values == text).to_numpy()
     return found
+
+
+def filled(values: pl.Series, missing: int) -> IntArray:
+    """Return a column of integers as an array, with ``missing`` where it is null."""
+    return (values.fill_null(missing) if values.null_count() else values).to_numpy().astype(np.int64)

@@ -8,14 +8,16 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.busy import together_ns, window_ns
-from torchprof_magic.facts.shared import is_named, launch_sources, once_for_the_whole
+from torchprof_magic.facts.shared import device_numbers, device_rows, is_named, launch_sources, once_for_the_whole
 from torchprof_magic.model.intervals import union_ns
+from torchprof_magic.model.rows import filled
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_KERNELS, COLLECTIVE_LIBRARIES
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
 
 COLUMNS = (
     Column(name="device", title="Device", unit="text", definition="Number of the device in the trace."),
@@ -106,16 +108,9 @@ def devices_table(trace: Trace, part: TimeRange) -> Table:
     Times are cut at the edges of the part, also that from the first to the last work of the whole recording. A kernel
     counts if any of it lies inside.
     """
-    row = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
-    work = trace.events[row].select(
-        pl.col("device", "stream").fill_null(0),
-        "start_ns",
-        "dur_ns",
-        pl.Series("is_launched", launch_sources(trace)[row] >= 0),
-        (pl.col("category") == "kernel").alias("is_kernel"),
-        pl.Series("is_comm", is_named(trace, COLLECTIVE_KERNEL)[row]),
-    )
-    rows = [_device_row(int(device), of_device, part) for (device,), of_device in sorted(work.group_by("device"))]
+    row = device_rows(trace)
+    device = device_numbers(trace)[row]
+    rows = [_device_row(trace, one, row[device == one], part) for one in np.unique(device).tolist()]
     schema = {column.name: pl.Int64 for column in COLUMNS if column.name != "name"}
     frame = pl.DataFrame(rows, schema=schema)
     names = dict(trace.meta.devices)
@@ -123,12 +118,14 @@ def devices_table(trace: Trace, part: TimeRange) -> Table:
     return Table(frame=frame.insert_column(1, named), columns=COLUMNS)
 
 
-def _device_row(device: int, work: pl.DataFrame, part: TimeRange) -> dict[str, int]:
-    whole_start, whole_dur = work["start_ns"].to_numpy(), work["dur_ns"].to_numpy()
+def _device_row(trace: Trace, device: int, row: IntArray, part: TimeRange) -> dict[str, int]:
+    whole_start, whole_dur = (trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns"))
     is_there = part.touches(whole_start, whole_dur)
     start, dur = part.cut(whole_start, whole_dur)
     end = start + dur
-    is_launched, is_kernel, is_comm = (work[name].to_numpy() for name in ("is_launched", "is_kernel", "is_comm"))
+    is_launched, is_comm = launch_sources(trace)[row] >= 0, is_named(trace, COLLECTIVE_KERNEL)[row]
+    is_kernel = (trace.events["category"] == "kernel").to_numpy()[row]
+    stream = filled(trace.events["stream"], 0)[row]
     collective, compute = is_kernel & is_comm, is_kernel & ~is_comm
     busy, window = union_ns(start, end), window_ns(start, end)
     comm = union_ns(start[collective], end[collective])
@@ -141,7 +138,7 @@ def _device_row(device: int, work: pl.DataFrame, part: TimeRange) -> dict[str, i
         "launched_window_ns": window_ns(start[is_launched], end[is_launched]),
         "idle_ns": window - busy,
         "sum_ns": int(dur.sum()),
-        "streams": work.filter(pl.Series(is_there))["stream"].n_unique(),
+        "streams": len(np.unique(stream[is_there])),
         "events": int(is_there.sum()),
         "launched_events": int((is_there & is_launched).sum()),
         "kernels": int((is_there & is_kernel).sum()),

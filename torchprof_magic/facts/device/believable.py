@@ -15,6 +15,7 @@ import polars as pl
 from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.model.intervals import nest
+from torchprof_magic.model.rows import filled
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
@@ -38,11 +39,12 @@ def believable(trace: Trace) -> Trace:
     if made is not None:
         return made
     found, lossy = impossible_times(trace), loss_of(trace).steps
-    is_lossy = trace.steps["number"].is_in(lossy.tolist()) & trace.steps["complete"]
+    complete = trace.steps["complete"].to_numpy()
+    is_lossy = np.isin(trace.steps["number"].to_numpy(), lossy) & complete
     if not (found.clocks or len(found.clipped) or is_lossy.any()):
         return trace
     events = _with_believable_times(trace.events, found)
-    steps = trace.steps.with_columns(trace.steps["complete"] & ~is_lossy)
+    steps = trace.steps.with_columns(pl.Series("complete", complete & ~is_lossy))
     result = replace(trace, events=events, steps=steps)
     _recorded[result], _believable[trace] = trace, ref(result)
     return result
@@ -57,7 +59,7 @@ def _with_believable_times(events: pl.DataFrame, found: Impossible) -> pl.DataFr
     start, dur = events["start_ns"].to_numpy().copy(), events["dur_ns"].to_numpy().copy()
     dur[found.clipped] = found.end_ns - start[found.clipped]
     is_work = events["category"].is_in(_ON_DEVICE).to_numpy()
-    cycle, device = events["cycle"].to_numpy(), events["device"].fill_null(0).to_numpy()
+    cycle, device = events["cycle"].to_numpy(), filled(events["device"], 0)
     for clock in found.clocks:
         here = is_work & (cycle == clock.cycle) & (device == clock.device)
         start[here] = np.maximum(start[here] - clock.ahead_ns, 0)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import device_numbers, device_rows, once_per_trace
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
 
 UNKNOWN_DEVICE_WORK = "chrome.unknown_device_work"
 
@@ -48,7 +52,7 @@ def any_busy_ns(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> IntArray:
 @once_per_trace
 def device_intervals(trace: Trace) -> list[tuple[int, IntArray, IntArray]]:
     """Return for each device its number and the start and end of everything that ran on it, in ns."""
-    rows = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
-    device, start_ns, dur_ns = (trace.events[name][rows] for name in ("device", "start_ns", "dur_ns"))
-    number, start, end = device.fill_null(0).to_numpy(), start_ns.to_numpy(), (start_ns + dur_ns).to_numpy()
+    rows = device_rows(trace)
+    number, start = device_numbers(trace)[rows], trace.events["start_ns"].to_numpy()[rows]
+    end = start + trace.events["dur_ns"].to_numpy()[rows]
     return [(one, start[number == one], end[number == one]) for one in np.unique(number).tolist()]

@@ -12,6 +12,7 @@ import polars as pl
 
 from torchprof_magic.facts.shared import is_named, launch_sources
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
+from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -79,15 +80,15 @@ def collectives_of(trace: Trace) -> pl.DataFrame:
     ]
     frame = pl.DataFrame(
         {
-            "step": events["step"].gather(row),
-            "cycle": events["cycle"].gather(row),
+            "step": values_at(events["step"], row),
+            "cycle": values_at(events["cycle"], row),
             "name": names,
             "group": [text.group for text in texts],
             "group_title": [text.group_title for text in texts],
             "group_size": [text.group_size for text in texts],
             "sequence": [text.sequence for text in texts],
-            "start_ns": events["start_ns"].gather(row),
-            "dur_ns": events["dur_ns"].gather(row),
+            "start_ns": values_at(events["start_ns"], row),
+            "dur_ns": values_at(events["dur_ns"], row),
             "bytes": [text.size_bytes for text in texts],
             "on_host": on_host,
         },
@@ -128,8 +129,7 @@ def _described_by(trace: Trace, row: IntArray, *, on_host: BoolArray) -> IntArra
 
 
 def _names(events: pl.DataFrame, row: IntArray) -> list[str]:
-    at = pl.Series(row)
-    return events["name"].gather(at.set(at < 0, None)).cast(pl.String).fill_null("").to_list()
+    return [name or "" for name in values_at(events["name"], row).to_list()]
 
 
 class _Text:
@@ -156,12 +156,10 @@ def _count(value: object) -> int | None:
 
 def _texts(events: pl.DataFrame, row: IntArray, around: IntArray) -> list[_Text]:
     """Return what is told of each collective, by itself or by the op around its launch; each text is read once."""
-    range_row, op_row = pl.Series(around[:, 0]), pl.Series(around[:, 1])
-    own = events["collective"].gather(row).cast(pl.String)
-    op = events["collective"].gather(op_row.set(op_row < 0, None)).cast(pl.String)
-    at = range_row.set(range_row < 0, None)
-    shapes, dtypes = (events[name].gather(at).cast(pl.String) for name in ("shapes", "dtypes"))
-    told = own.zip_with(own.is_not_null(), op)
+    range_row, op_row = around.T
+    own, op = (values_at(events["collective"], at).to_list() for at in (row, op_row))
+    shapes, dtypes = (values_at(events[name], range_row).to_list() for name in ("shapes", "dtypes"))
+    told = [by_op if by_itself is None else by_itself for by_itself, by_op in zip(own, op, strict=True)]
     read = cache(_Text)
     return [read(*each) for each in zip(told, shapes, dtypes, strict=True)]
 

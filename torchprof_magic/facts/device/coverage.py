@@ -6,12 +6,19 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.device.captures import captures_of
-from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import (
+    device_numbers,
+    device_rows,
+    is_named,
+    launch_links,
+    launch_sources,
+    name_numbers,
+    once_per_trace,
+)
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, nearest_marked
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.rows import filled
 from torchprof_magic.model.vendors import (
     COLLECTIVE_RANGE,
     COPY_CALL,
@@ -77,13 +84,13 @@ def launches_of(trace: Trace) -> Launches:
         name: is_named(trace, pattern)
         for name, pattern in (("launch", LAUNCH), ("graph", GRAPH_LAUNCH), ("copy", COPY_CALL), ("fill", FILL_CALL))
     }
-    is_call = (events["category"] == "runtime").to_numpy() & events["correlation"].is_not_null().to_numpy()
+    is_call = (events["category"] == "runtime").to_numpy() & is_numbered(trace)
     # Some calls look like a copy or a fill but move nothing over the device's queues.
     moves = (of["copy"] | of["fill"]) & ~of["launch"] & ~is_named(trace, NO_TRANSFER)
     row = np.flatnonzero((is_call & (of["launch"] | moves)) | (answers > 0))
     start = events["start_ns"].to_numpy()
     row = row[np.argsort(start[row], kind="stable")]
-    step = events["step"].fill_null(NO_PARENT).to_numpy().astype(np.int64)[row]
+    step = filled(events["step"], NO_PARENT)[row]
     count = answers[row]
     is_graph = of["graph"][row]
     is_captured = (count == 0) & captures_of(trace).holds(events["cycle"].to_numpy()[row], start[row])
@@ -105,6 +112,12 @@ def launches_of(trace: Trace) -> Launches:
     return found._replace(short=_short_graphs(trace, found))
 
 
+@once_per_trace
+def is_numbered(trace: Trace) -> BoolArray:
+    """Return which events have a correlation number."""
+    return trace.events["correlation"].is_not_null().to_numpy()
+
+
 def launches_per_step(trace: Trace, which: BoolArray) -> IntArray:
     """Return how many of some ``launches_of(trace)`` are in each row of ``trace.steps``."""
     step, number = np.sort(launches_of(trace).step[which]), trace.steps["number"].to_numpy()
@@ -113,10 +126,10 @@ def launches_per_step(trace: Trace, which: BoolArray) -> IntArray:
 
 def _devices(trace: Trace, row: IntArray, count: IntArray) -> IntArray:
     """Return the device of each launch: that of its work, or else of the launch before it on its thread."""
-    links = trace.flows.filter(pl.col("kind") == "launch")
+    links = launch_links(trace)
     device = np.full(trace.events.height, NO_PARENT, np.int64)
     target = links["target"].to_numpy()
-    device[links["source"].to_numpy()] = trace.events["device"].fill_null(0).to_numpy()[target]
+    device[links["source"].to_numpy()] = device_numbers(trace)[target]
     own = np.where(count > 0, device[row], NO_PARENT)
     lane = trace.events["lane"].to_numpy()[row]
     for one in np.unique(lane[own < 0]).tolist():
@@ -167,9 +180,8 @@ def _pending(trace: Trace, found: Launches) -> BoolArray:
 
 def _unlinked(trace: Trace, found: Launches) -> BoolArray:
     """Return which launches have no work only because the work in the file does not say what launched it."""
-    is_numbered = trace.events["correlation"].is_not_null().to_numpy()
     strays = work_without_launch(trace)
-    is_enough = int((~is_numbered[strays]).sum()) >= int(found.is_missing.sum())
+    is_enough = int((~is_numbered(trace)[strays]).sum()) >= int(found.is_missing.sum())
     return found.is_missing & is_enough
 
 
@@ -199,7 +211,7 @@ def _had_nothing_to_do(trace: Trace, found: Launches, fills: BoolArray) -> BoolA
 def _places_of_fills(trace: Trace, found: Launches, lane: IntArray) -> IntArray:
     """Return a number for the op around each launch and the launches before and after it in the same op."""
     parent = trace.events["parent"].to_numpy().astype(np.int64)[found.row]
-    name = np.append(trace.events["name"].to_physical().to_numpy().astype(np.int64), NO_PARENT)
+    name = np.append(name_numbers(trace).astype(np.int64), NO_PARENT)
     order = np.lexsort((np.arange(len(lane)), lane))
     around, own = parent[order], name[found.row[order]]
     same = (around[1:] == around[:-1]) & (lane[order][1:] == lane[order][:-1])
@@ -213,7 +225,7 @@ def _places_of_fills(trace: Trace, found: Launches, lane: IntArray) -> IntArray:
 
 def _ordinals(trace: Trace, found: Launches, lane: IntArray) -> IntArray:
     """Return a number that launches at the same place in steps with equally many launches share, or -1."""
-    name = trace.events["name"].to_physical().to_numpy().astype(np.int64)[found.row]
+    name = name_numbers(trace).astype(np.int64)[found.row]
     keys = np.stack([found.step, lane, name], axis=1)
     of_step = np.full(len(keys), NO_PARENT, np.int64)
     inside = np.flatnonzero(found.step >= 0)
@@ -257,7 +269,7 @@ def _short_graphs(trace: Trace, found: Launches) -> IntArray:
         return short
     lane = trace.events["lane"].to_numpy()[found.row]
     ordinal = _ordinals(trace, found, lane)
-    names = trace.events["name"].to_physical().to_numpy().astype(np.int64)
+    names = name_numbers(trace).astype(np.int64)
     sources = launch_sources(trace)
     work = np.flatnonzero(sources >= 0)
     work = work[np.argsort(sources[work], kind="stable")]
@@ -309,5 +321,5 @@ def loss_of(trace: Trace) -> Loss:
 @once_per_trace
 def work_without_launch(trace: Trace) -> IntArray:
     """Return the rows of the device work whose launch is not in the file."""
-    is_work = trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()
-    return np.flatnonzero(is_work & (launch_sources(trace) < 0))
+    rows = device_rows(trace)
+    return rows[launch_sources(trace)[rows] < 0]

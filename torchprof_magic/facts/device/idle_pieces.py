@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.launches import launching_calls
@@ -26,9 +25,8 @@ from torchprof_magic.facts.host.host_states import (
     thread_timelines,
 )
 from torchprof_magic.facts.host.silence import are_silent
-from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.facts.shared import device_numbers, device_rows, launch_sources, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, merge
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -80,20 +78,20 @@ class IdlePieces(NamedTuple):
 
 def gaps_of(trace: Trace) -> list[Gaps]:
     """Return the times in which each device did nothing, within the windows of the recording."""
-    windows = windows_of(trace)
-    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
-    work = work.select("row", "start_ns", "dur_ns", pl.col("device").fill_null(0))
+    windows, work = windows_of(trace), device_rows(trace)
+    device, start = device_numbers(trace)[work], trace.events["start_ns"].to_numpy()[work]
+    end = start + trace.events["dur_ns"].to_numpy()[work]
     found = []
-    for (device,), rows in work.sort("start_ns", "row").group_by("device", maintain_order=True):
-        start = rows["start_ns"].to_numpy()
-        start_ns, end_ns = windows.without(*merge(start, start + rows["dur_ns"].to_numpy()))
-        found.append(Gaps(int(device), start_ns, end_ns, _next_work(trace, rows, end_ns)))
-    return sorted(found, key=lambda gaps: gaps.device)
+    for one in np.unique(device).tolist():
+        here = device == one
+        start_ns, end_ns = windows.without(*merge(start[here], end[here]))
+        found.append(Gaps(one, start_ns, end_ns, _next_work(trace, work[here], end_ns)))
+    return found
 
 
-def _next_work(trace: Trace, work: pl.DataFrame, end_ns: IntArray) -> IntArray:
+def _next_work(trace: Trace, row: IntArray, end_ns: IntArray) -> IntArray:
     """Return for each gap the work that begins at its end, that which was launched first of several; -1 for none."""
-    row, start = work["row"].to_numpy().astype(np.int64), work["start_ns"].to_numpy()
+    start = trace.events["start_ns"].to_numpy()[row]
     launch = launch_sources(trace)[row]
     launched_ns = np.where(launch >= 0, trace.events["start_ns"].to_numpy()[launch], np.iinfo(np.int64).max)
     order = np.lexsort((launched_ns, start))
@@ -309,7 +307,8 @@ def _rules(trace: Trace) -> IntArray:
     """Return for each event 0, or 1 plus the number of the rule by which it blocks."""
     calls = blocking_calls(trace)
     rules = np.zeros(trace.events.height, np.int64)
-    rules[calls["row"].to_numpy()] = calls["rule"].to_physical().to_numpy().astype(np.int64) + 1
+    if calls.height:
+        rules[calls["row"].to_numpy()] = calls["rule"].to_physical().to_numpy().astype(np.int64) + 1
     return rules
 
 

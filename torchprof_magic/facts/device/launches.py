@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import launch_links, once_per_trace
+from torchprof_magic.model.intervals import NO_PARENT
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -36,13 +36,15 @@ class Calls(NamedTuple):
 @once_per_trace
 def launching_calls(trace: Trace) -> Calls:
     """Return the runtime calls that launched work on a device."""
-    links = trace.flows.filter(pl.col("kind") == "launch")
+    links = launch_links(trace)
     start, dur = trace.events["start_ns"].to_numpy(), trace.events["dur_ns"].to_numpy()
-    target = links["target"].to_numpy()
-    work = pl.DataFrame({"row": links["source"], "start": start[target], "end": start[target] + dur[target]})
-    calls = work.group_by("row").agg(pl.col("start").min(), pl.col("end").max())
-    row = calls["row"].to_numpy()
+    source, target = links["source"].to_numpy().astype(np.int64), links["target"].to_numpy()
+    by_call = np.argsort(source, kind="stable")
+    source, target = source[by_call], target[by_call]
+    first = np.flatnonzero(np.diff(source, prepend=NO_PARENT))
+    if len(first) == 0:
+        return Calls(*(np.empty(0, np.int64) for _ in Calls._fields))
+    row, begin = source[first], np.minimum.reduceat(start[target], first)
+    end = np.maximum.reduceat(start[target] + dur[target], first)
     order = np.argsort(start[row], kind="stable")
-    return Calls(
-        row[order].astype(np.int64), start[row][order], calls["start"].to_numpy()[order], calls["end"].to_numpy()[order]
-    )
+    return Calls(row[order], start[row][order], begin[order], end[order])

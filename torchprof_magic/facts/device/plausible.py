@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import (
+    device_numbers,
+    device_rows,
+    is_named,
+    launch_sources,
+    name_numbers,
+    once_per_trace,
+)
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.vendors import DEVICE_WAIT, STREAM_SYNC
 
 if TYPE_CHECKING:
@@ -138,11 +144,11 @@ def _end_in_file(trace: Trace, work: _Work) -> IntArray:
 
 def _work_of(trace: Trace) -> _Work:
     events = trace.events
-    row = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    row = device_rows(trace)
     start, dur, lane, cycle = (
         events[name].to_numpy().astype(np.int64)[row] for name in ("start_ns", "dur_ns", "lane", "cycle")
     )
-    device = events["device"].fill_null(0).to_numpy().astype(np.int64)[row]
+    device = device_numbers(trace)[row]
     return _Work(row, start, start + dur, launch_sources(trace).astype(np.int64)[row], lane, cycle, device)
 
 
@@ -311,16 +317,15 @@ def _within_steps(trace: Trace, work: _Work) -> tuple[IntArray, Found]:
     """
     events, steps = trace.events, trace.steps
     length = work.end_ns - work.start_ns
-    is_host = ~events["category"].is_in(DEVICE_CATEGORIES).to_numpy()
-    if not is_host.any():  # so that the file does not say how long was recorded
+    if len(work.row) == events.height:  # so that the file does not say how long was recorded
         return work.end_ns, NOTHING
-    host_end = (events["start_ns"].to_numpy() + events["dur_ns"].to_numpy())[is_host]
+    host_end = np.delete(events["start_ns"].to_numpy() + events["dur_ns"].to_numpy(), work.row)
     over_ns = int(host_end.max(initial=0))
     least = MANY_STEPS * np.median((steps["end_ns"] - steps["start_ns"]).to_numpy()) if steps.height else over_ns
     is_long = (length > least) & (length > 0)
     if not is_long.any():
         return work.end_ns, NOTHING
-    name = events["name"].to_physical().to_numpy().astype(np.int64)[work.row]
+    name = name_numbers(trace).astype(np.int64)[work.row]
     others = np.array([_typical_other(length, name, at) for at in np.flatnonzero(is_long).tolist()])
     at = np.flatnonzero(is_long)[length[is_long] > MANY_TIMES * others]
     if len(at) == 0:

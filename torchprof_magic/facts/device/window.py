@@ -58,7 +58,7 @@ def windows_of(trace: Trace) -> Windows:
     It lasts from the start of the first to the end of the last complete step. Without steps it lasts from the first op,
     annotation or runtime call to the end of the last op or of the last work on a device, whichever is later.
     """
-    complete = trace.steps.filter("complete")
+    complete = trace.steps.filter(trace.steps["complete"])
     steps = complete if complete.height else trace.steps
     if steps.height:
         ends = steps.group_by("cycle").agg(pl.col("start_ns").min(), pl.col("end_ns").max())

@@ -10,9 +10,9 @@ import polars as pl
 from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest
-from torchprof_magic.facts.shared import ask_event_names, is_named, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, device_rows, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, DType
+from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.vendors import (
     COPY_CALL,
     DEVICE_WAIT,
@@ -26,7 +26,7 @@ from torchprof_magic.model.vendors import (
 )
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.trace import Trace
+    from torchprof_magic.model.trace import DType, Trace
 
 # A rule of this table makes a call a blocking one; the first that fits counts.
 RULES = {
@@ -82,7 +82,7 @@ def blocking_calls(trace: Trace) -> pl.DataFrame:
     frame = pl.DataFrame(
         {
             "row": nest.row[chosen],
-            "rule": pl.Series([*RULES], dtype=RULE).gather(found[chosen]),
+            "rule": values_at(pl.Series([*RULES], dtype=RULE), found[chosen]),
             "start_ns": start,
             "dur_ns": end - start,
             "device_busy_ns": any_busy_ns(trace, start, end),
@@ -136,8 +136,8 @@ def _is_graph_launch(trace: Trace) -> BoolArray:
 
 
 def _first_work_ns(trace: Trace) -> int:
-    first = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["start_ns"].min()
-    return first if isinstance(first, int) else np.iinfo(np.int64).max
+    start_ns = trace.events["start_ns"].to_numpy()[device_rows(trace)]
+    return int(start_ns.min(initial=np.iinfo(np.int64).max))
 
 
 def _by_profiler(trace: Trace, nest: HostNest) -> BoolArray:

@@ -14,9 +14,10 @@ from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_lines import import_spans
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import is_named, launch_links, name_numbers, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import BoolArray, IntArray, merge
+from torchprof_magic.model.rows import are_in
 from torchprof_magic.model.vendors import COPY_CALL, DRIVER_CALL, LAUNCH, MEMORY_CALL, QUEUE_CALL, WAITING_CALL
 
 if TYPE_CHECKING:
@@ -61,14 +62,19 @@ def new_ops_ratio(trace: Trace) -> float:
 @once_per_trace
 def one_time_spans(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the disjoint times in which some thread does work that is done once, or captures a graph."""
-    set_up = blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()
-    rows = np.union1d(np.flatnonzero(one_time_events(trace)), set_up).astype(np.int64)
+    rows = np.union1d(np.flatnonzero(one_time_events(trace)), _set_up(trace)).astype(np.int64)
     start, dur = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
     captures, imports = captures_of(trace), import_spans(trace)
     return merge(
         np.concatenate((start, captures.start_ns, imports[0])),
         np.concatenate((start + dur, captures.end_ns, imports[1])),
     )
+
+
+def _set_up(trace: Trace) -> IntArray:
+    """Return the rows of the calls that set the device up."""
+    calls = blocking_calls(trace)
+    return calls["row"].to_numpy()[(calls["rule"] == "init").to_numpy()]
 
 
 @once_per_trace
@@ -90,7 +96,7 @@ def one_time_events(trace: Trace) -> BoolArray:
     found |= _first_launches(trace, of["runtime"])
     others = is_named(trace, f"({LAUNCH})|({COPY_CALL})|({WAITING_CALL})|({QUEUE_CALL})")
     calls = of["runtime"] & ~others & is_named(trace, DRIVER_CALL)
-    calls[blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()] = False  # known as such
+    calls[_set_up(trace)] = False  # known as such
     is_memory = calls & is_named(trace, MEMORY_CALL)
     found |= _much_longer_first(trace, calls & ~is_memory, dur, LONG_CALL_NS, LONG_CALL_NS)
     found |= _much_longer_first(trace, is_memory, dur, LONG_SINGLE_NS, LONG_SINGLE_NS)
@@ -128,7 +134,7 @@ def _slow_to_launch(trace: Trace, is_op: BoolArray) -> BoolArray:
 
 def _is_repeated(trace: Trace, found: BoolArray, is_op: BoolArray, host_ns: IntArray) -> BoolArray:
     """Return which ops take about as long whenever they are called: most of the other calls of their name do."""
-    name = trace.events["name"].to_physical().to_numpy()
+    name = name_numbers(trace)
     repeated = np.zeros(len(found), np.bool_)
     for row in np.flatnonzero(found).tolist():
         is_other = is_op & (name == name[row])
@@ -183,12 +189,13 @@ def _only_in_the_first_step(trace: Trace) -> BoolArray:
 def _first_launches(trace: Trace, is_call: BoolArray) -> BoolArray:
     """Return which slow launches are the first of a kernel, whose code the driver loads then."""
     found = np.zeros(trace.events.height, np.bool_)
-    slow = blocking_calls(trace).filter((pl.col("rule") == "slow launch") & (pl.col("dur_ns") >= LONG_CALL_NS))
-    if slow.height == 0:
+    calls = blocking_calls(trace)
+    is_slow = (calls["rule"] == "slow launch") & (calls["dur_ns"] >= LONG_CALL_NS)
+    if not is_slow.any():
         return found
-    links = trace.flows.filter(pl.col("kind") == "launch")
+    links = launch_links(trace)
     source, target = links["source"].to_numpy(), links["target"].to_numpy()
-    name = trace.events["name"].to_physical().to_numpy().astype(np.int64)
+    name = name_numbers(trace).astype(np.int64)
     order = np.argsort(trace.events["start_ns"].to_numpy()[source], kind="stable")
     _, first = np.unique(name[target[order]], return_index=True)
     loads = np.zeros(trace.events.height, np.bool_)
@@ -196,15 +203,16 @@ def _first_launches(trace: Trace, is_call: BoolArray) -> BoolArray:
     has_work = np.zeros(trace.events.height, np.bool_)
     has_work[launching_calls(trace).row] = True
     loads |= is_call & ~has_work  # of a capture, say: what it would have run is not known
-    rows = slow["row"].to_numpy()
+    rows = calls["row"].to_numpy()[is_slow.to_numpy()]
     found[rows] = loads[rows]
     return found
 
 
+@once_per_trace
 def _without_waits(trace: Trace) -> IntArray:
     """Return how long each event lasts without the blocking calls in it."""
-    events = trace.events
-    waits = blocking_calls(trace).filter(~pl.col("rule").is_in(("init", "slow launch")))
+    events, waits = trace.events, blocking_calls(trace)
+    waits = waits.filter(pl.Series(~are_in(waits["rule"], ("init", "slow launch"))))
     dur = events["dur_ns"].to_numpy().astype(np.int64)
     parent = events["parent"].to_numpy().astype(np.int64)
     above, ns = parent[waits["row"].to_numpy()], waits["dur_ns"].to_numpy()
@@ -225,7 +233,7 @@ def _much_longer_first(
     long = np.flatnonzero(which & (dur >= least_ns))
     if len(long) == 0:
         return found
-    name = trace.events["name"].to_physical().to_numpy()
+    name = name_numbers(trace)
     start = trace.events["start_ns"].to_numpy()
     for one in np.unique(name[long]).tolist():
         same = np.flatnonzero(which & (name == one))

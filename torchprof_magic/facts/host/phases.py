@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.facts.host.host_states import COMPILE_NAME, DATA_NAME
-from torchprof_magic.facts.shared import ask_event_names, is_named, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, is_named, launch_links, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_RANGE
@@ -121,7 +121,7 @@ def _defaults(trace: Trace) -> npt.NDArray[np.int8]:
 
 
 def _with_device_events(phase: npt.NDArray[np.int8], trace: Trace) -> npt.NDArray[np.int8]:
-    launches = trace.flows.filter(pl.col("kind") == "launch")
+    launches = launch_links(trace)
     source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
     is_comm = phase[target] == PHASES.index("communication")
     phase[target] = np.where(is_comm, phase[target], phase[source])

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
+from torchprof_magic.facts.shared import launch_links
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import (
@@ -144,7 +144,7 @@ def _intervals(trace: Trace, rows: npt.NDArray[np.integer]) -> tuple[IntArray, I
 
 def _device_ns(trace: Trace, ops: Nest, part: TimeRange) -> IntArray:
     """Return the device time that each op launched itself, through launch call and innermost op around it."""
-    launches = trace.flows.filter(pl.col("kind") == "launch")
+    launches = launch_links(trace)
     work = launches["target"].to_numpy()
     _, dur = part.cut(*(trace.events[name].to_numpy()[work] for name in ("start_ns", "dur_ns")))
     return sum_by(ops_around(trace, ops, launches["source"].to_numpy()), dur, len(ops.row))

@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_states import Timeline, timelines_of
 from torchprof_magic.facts.ops.flops import flops_of_events
+from torchprof_magic.facts.shared import device_rows, launch_links
 from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
@@ -83,7 +84,7 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     events = trace.events
     lane, start = (events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns"))
     sites = Finder(runs).sites_at(lane, start)
-    launches = trace.flows.filter(pl.col("kind") == "launch")
+    launches = launch_links(trace)
     target = launches["target"].to_numpy()
     sites[events["category"].is_in(DEVICE_CATEGORIES).to_numpy()] = NO_PARENT
     sites[target] = sites[launches["source"].to_numpy()]
@@ -108,7 +109,7 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     run_start, run_ns = part.cut(runs.start_ns, runs.dur_ns)
     start = events["start_ns"].to_numpy()
     _, dur = part.cut(start, events["dur_ns"].to_numpy())
-    work = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    work = device_rows(trace)
     is_backward = forward[work] >= 0
     calls = blocking_calls(trace).filter(pl.col("rule") != "profiler")
     _, wait_ns = part.cut(calls["start_ns"].to_numpy(), calls["dur_ns"].to_numpy())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import is_named, launch_links, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, nearest_marked
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def forward_of_events(trace: Trace) -> IntArray:
     marked = (forward[:-1] >= 0) | is_range
     nearest = nearest_marked(parent, events["depth"].to_numpy(), marked)[:-1]
     found = forward[nearest]
-    launches = trace.flows.filter(pl.col("kind") == "launch")
+    launches = launch_links(trace)
     found[launches["target"].to_numpy()] = found[launches["source"].to_numpy()]
     return found
 

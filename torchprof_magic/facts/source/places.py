@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
-from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.facts.shared import launch_sources, name_numbers, once_per_trace
 from torchprof_magic.facts.source.script_modules import module_of_ops
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import (
@@ -21,6 +21,7 @@ from torchprof_magic.model.intervals import (
     merge_paths,
     nearest_marked,
 )
+from torchprof_magic.model.rows import filled, values_at
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -47,8 +48,7 @@ class Places(NamedTuple):
 
     def columns(self) -> tuple[pl.Series, pl.Series]:
         """Return the columns ``file`` and ``line``, null where unknown."""
-        at = pl.Series(self.file)
-        file = self.files.gather(at.set(at < 0, None)).alias("file")
+        file = values_at(self.files, self.file).alias("file")
         line = pl.Series("line", self.line, dtype=pl.Int32)
         return file, line.set(line <= 0, None)
 
@@ -63,7 +63,7 @@ def places_of(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Pl
     site = _line_sites(trace, rows, at_ns)
     frame = np.append(_users_frames(trace), NO_PARENT)[_frame_around(trace, rows)]
     file = np.where(site >= 0, site, np.where(frame >= 0, frame + trace.sites.height, NO_PARENT))
-    lines = pl.concat([trace.sites["line"], frames.line]).fill_null(0).to_numpy()
+    lines = filled(pl.concat([trace.sites["line"], frames.line]), 0)
     return Places(files, file, np.append(lines, 0)[file])
 
 
@@ -85,7 +85,7 @@ def call_tree(trace: Trace) -> CallTree:
     """Return the frames as ``host_nest`` nests them: ``trace.stacks`` lacks callers that an annotation cuts through."""
     nest = host_nest(trace)
     is_frame = (trace.events["category"] == "python_function").to_numpy()[nest.row]
-    stack = trace.events["stack"].fill_null(NO_PARENT).to_numpy()[nest.row].astype(np.int64)
+    stack = filled(trace.events["stack"], NO_PARENT)[nest.row]
     if not is_frame.any():  # older torch writes stacks at the ops alone
         around = above_marked(nest, stack >= 0)
         parent = trace.stacks["parent"].to_numpy().astype(np.int64)
@@ -94,7 +94,7 @@ def call_tree(trace: Trace) -> CallTree:
     number = np.full(len(is_frame) + 1, NO_PARENT, np.int64)
     number[frames] = np.arange(len(frames))
     parent = number[around[nest.parent[frames]]]
-    name = trace.events["name"].to_physical().to_numpy()[nest.row[frames]]
+    name = name_numbers(trace)[nest.row[frames]]
     path, first = merge_paths(parent, np.unique(name, return_inverse=True)[1])
     path = np.append(path, NO_PARENT)
     return _tree_of(trace, stack[frames[first]], path[parent[first]], path[number[around]])
@@ -102,8 +102,8 @@ def call_tree(trace: Trace) -> CallTree:
 
 def _tree_of(trace: Trace, stack: IntArray, parent: IntArray, of_event: IntArray) -> CallTree:
     """Return a tree of frames, each of which is described by a row of ``stacks``."""
-    name, file = (_gathered(trace.stacks[column].cast(pl.String), stack) for column in ("name", "file"))
-    return CallTree(name, file, _gathered(trace.stacks["line"], stack), parent, of_event)
+    name, file = (values_at(trace.stacks[column].cast(pl.String), stack) for column in ("name", "file"))
+    return CallTree(name, file, values_at(trace.stacks["line"], stack), parent, of_event)
 
 
 def _frame_around(trace: Trace, rows: IntArray) -> IntArray:
@@ -122,11 +122,11 @@ def _frame_around(trace: Trace, rows: IntArray) -> IntArray:
 def _line_sites(trace: Trace, rows: IntArray, at_ns: IntArray | None) -> IntArray:
     """Return the line that ran on the event's thread at the moment, a row of ``sites``, or -1."""
     is_line = (trace.sites["kind"] == "line").to_numpy()
-    scopes = trace.scopes.filter(pl.Series(is_line[trace.scopes["site"].to_numpy()]))
     found = np.full(len(rows), NO_PARENT, np.int64)
     known = np.flatnonzero(rows >= 0)
-    if scopes.height == 0 or len(known) == 0:
+    if not is_line.any() or len(known) == 0:
         return found
+    scopes = trace.scopes.filter(pl.Series(is_line[trace.scopes["site"].to_numpy()]))
     lane, start = (trace.events[name].to_numpy()[rows[known]].astype(np.int64) for name in ("lane", "start_ns"))
     inside = _innermost_scope(scopes, lane, start if at_ns is None else at_ns[known])
     found[known] = np.append(scopes["site"].to_numpy(), NO_PARENT)[inside]
@@ -152,6 +152,8 @@ def is_users_file(files: pl.Series) -> BoolArray:
 
     torch writes paths relative to the folder of installed packages.
     """
+    if files.null_count() == len(files):
+        return np.zeros(len(files), np.bool_)
     once = distinct(files).cast(pl.String)
     short = pl.col("file").str.replace(_INSTALLED, "").str.replace(_STANDARD, "")
     top = short.str.extract(r"^([^/\\(]+)").str.replace(r"\.py$", "").fill_null("")
@@ -187,9 +189,9 @@ def _module_around(trace: Trace, rows: IntArray) -> pl.Series:
     if scopes.height:
         lane, start = (trace.events[name].to_numpy()[rows].astype(np.int64) for name in ("lane", "start_ns"))
         site = np.append(scopes["site"].to_numpy(), NO_PARENT)[_innermost_scope(scopes, lane, start)]
-        return _gathered(trace.sites["name"].cast(pl.String), site)
+        return values_at(trace.sites["name"].cast(pl.String), site)
     path, innermost = module_frames(trace)
-    return _gathered(path, np.append(innermost, NO_PARENT)[_frame_around(trace, rows)])
+    return values_at(path, np.append(innermost, NO_PARENT)[_frame_around(trace, rows)])
 
 
 @once_per_trace
@@ -204,8 +206,3 @@ def module_frames(trace: Trace) -> tuple[pl.Series, IntArray]:
         above = innermost[parent[row]]
         paths[row] = name if above < 0 else f"{paths[above]}.{name}"
     return pl.Series(paths, dtype=pl.String), innermost[:-1]
-
-
-def _gathered(values: pl.Series, at: IntArray) -> pl.Series:
-    index = pl.Series(at)
-    return values.gather(index.set(index < 0, None))

@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.host.distortion import LEAST_PLAIN_STEPS, find_distortion
 from torchprof_magic.facts.host.one_time import one_time_spans
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import is_named, launch_links, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Spans
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
@@ -241,7 +241,7 @@ def work_of(trace: Trace, rows: IntArray) -> Cost:
 
 def device_work_of(trace: Trace, rows: IntArray) -> IntArray:
     """Return the device work that was launched in some host events."""
-    launches = trace.flows.filter(pl.col("kind") == "launch")
+    launches = launch_links(trace)
     source, target = (launches[name].to_numpy().astype(np.int64) for name in ("source", "target"))
     spans, lanes = spans_of(trace, rows), trace.events["lane"].to_numpy()
     start = trace.events["start_ns"].to_numpy()[source]

@@ -10,14 +10,14 @@ import polars as pl
 
 from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.ops.calls import op_rows
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import device_rows, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, sites_of_events
 from torchprof_magic.facts.source.forward_of import backward_nodes
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.findings.compare.input_sizes import sizes_of_inputs, sizes_of_ops
 from torchprof_magic.findings.compare.setting_changes import DETAILS, input_shapes
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at, nest, own_time
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.tables.source.lines import line_runs
 from torchprof_magic.tables.source.modules import module_runs
 from torchprof_magic.tables.steps import complete_steps, steps_table
@@ -89,7 +89,7 @@ def op_cells(trace: Trace) -> Cells:
 @once_per_trace
 def kernel_cells(trace: Trace) -> Cells:
     """Return the kernels, copies and fills: their runs and summed time, by the step in which they were launched."""
-    rows = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    rows = device_rows(trace)
     events = trace.events[rows]
     numbers = complete_steps(trace.steps).sort("start_ns")["number"].to_list()
     order = {number: at for at, number in enumerate(numbers)}
@@ -182,7 +182,7 @@ def _of_runs(trace: Trace, keys: pl.DataFrame, runs: Runs, *, with_backward: boo
     of_event = sites_of_events(trace, runs)
     start = trace.events["start_ns"].to_numpy().astype(np.int64)
     dur = trace.events["dur_ns"].to_numpy().astype(np.int64)
-    work = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    work = device_rows(trace)
     nodes = node_ns = np.empty(0, np.int64)
     if with_backward:
         nodes, node_ns = backward_nodes(trace).row, backward_nodes(trace).own_ns(dur)

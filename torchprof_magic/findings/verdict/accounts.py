@@ -30,7 +30,7 @@ from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.host.seen_waits import stands_for_all
 from torchprof_magic.facts.host.silence import are_silent
 from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, step_pieces
-from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import is_named, launch_sources, name_numbers, once_per_trace
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.facts.sums import sum_by
@@ -515,7 +515,7 @@ def _name_codes(trace: Trace, row: IntArray) -> IntArray:
 @once_per_trace
 def _all_codes(trace: Trace) -> IntArray:
     """Return a number for the name of each event, and -1 at the end."""
-    return np.append(trace.events["name"].to_physical().to_numpy().astype(np.int64), NO_PARENT)
+    return np.append(name_numbers(trace).astype(np.int64), NO_PARENT)
 
 
 def _most(trace: Trace, kind: str, row: IntArray, ns: IntArray, places: Places) -> Cause:

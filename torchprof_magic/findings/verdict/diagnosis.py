@@ -16,7 +16,7 @@ from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.host.distortion import find_distortion
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import is_named, launch_links, once_per_trace
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import COLLECTIVE_KEYS, DEVICE_CATEGORIES
@@ -198,7 +198,7 @@ def _graph_launches(trace: Trace) -> Problem | None:
     is_graph = is_named(trace, GRAPH_LAUNCH)
     if not work or not is_graph.any():
         return None
-    launches = trace.flows.filter(pl.col("kind") == "launch").group_by("source").len()
+    launches = launch_links(trace).group_by("source").len()
     graphs = launches.filter(pl.Series(is_graph[launches["source"].to_numpy()]) & (pl.col("len") >= _GRAPH_SIZE))
     inside = int(graphs["len"].sum())
     if inside < GRAPH_SHARE * work:

@@ -14,7 +14,7 @@ from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
 from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.ops.calls import op_rows
-from torchprof_magic.facts.shared import is_named, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import device_rows, is_named, launch_links, launch_sources, once_per_trace
 from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, kernels_per_step, time_in_steps
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
@@ -309,7 +309,7 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     An op has the work that it launched itself. Without the ops of at least half of the work, the largest would mislead.
     """
     events = trace.events
-    work = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    work = device_rows(trace)
     call = launch_sources(trace).astype(np.int64)[work]
     is_op = (events["category"] == "cpu_op").to_numpy() & ~is_named(trace, WRAPPER_NAME)
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
@@ -339,7 +339,7 @@ def top_kernels(trace: Trace) -> list[tuple[str, float]]:
 
 def _graphs(trace: Trace) -> tuple[Span, ...]:
     """Return that most work was started by launches of graphs, if so: their ops are not known."""
-    links = trace.flows.filter(pl.col("kind") == "launch")
+    links = launch_links(trace)
     dur, is_graph = trace.events["dur_ns"].to_numpy(), is_named(trace, GRAPH_LAUNCH)
     source, target = links["source"].to_numpy(), links["target"].to_numpy()
     inside = is_graph[source]

@@ -13,7 +13,14 @@ from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
-from torchprof_magic.facts.shared import ask_names, launch_sources, once_for_the_whole, once_per_trace, readable_names
+from torchprof_magic.facts.shared import (
+    ask_names,
+    device_rows,
+    launch_sources,
+    once_for_the_whole,
+    once_per_trace,
+    readable_names,
+)
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, backward_under_forward, host_boxes, site_names
 from torchprof_magic.facts.source.places import MODULE_FRAME, is_users_file
 from torchprof_magic.facts.sums import sum_by
@@ -28,7 +35,7 @@ from torchprof_magic.model.intervals import (
     rolled_up,
 )
 from torchprof_magic.model.shapes import Tree, Weight
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, Trace
+from torchprof_magic.model.trace import STEP_PATTERN, Trace
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta
@@ -233,7 +240,7 @@ def _readable(name: pl.Series, meta: Meta) -> pl.Series:
 
 
 def _device_rows(trace: Trace) -> IntArray:
-    return np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    return device_rows(trace)
 
 
 def _summed(trace: Trace, paths: _Paths, part: TimeRange) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
-from torchprof_magic.facts.shared import launch_sources, once_for_the_whole
+from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
@@ -238,7 +238,7 @@ def _called_by_ops(trace: Trace) -> pl.DataFrame:
 
 def _kernels_of_ops(trace: Trace) -> pl.DataFrame:
     """Return the device work by the name of the op that launched it, and its own name."""
-    work = np.flatnonzero(trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    work = device_rows(trace)
     ops = op_rows(trace)
     op = ops_around(trace, ops.nest, launch_sources(trace)[work])
     known = op >= 0

@@ -13,13 +13,12 @@ from torchprof_magic.facts.device.launch_configs import launch_configs
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
-from torchprof_magic.facts.shared import ask_names, launch_sources
+from torchprof_magic.facts.shared import ask_names, device_rows, launch_sources
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, host_boxes, site_names
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nest
 from torchprof_magic.model.shapes import Column, Layer, Scale, SliceLane, Slices
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import format_bytes, format_ratio, short_file
 from torchprof_magic.tables.flame.call_tree import event_names
 from torchprof_magic.tables.phase_strip import phase_strip
@@ -290,7 +289,7 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
     The counters of devices that did no work follow, and those of no device.
     """
     events = trace.events
-    work = np.flatnonzero(events["category"].is_in(DEVICE_CATEGORIES).to_numpy())
+    work = device_rows(trace)
     ranges = np.flatnonzero((events["category"] == "gpu_user_annotation").to_numpy())
     device = events["device"].fill_null(0).to_numpy()
     lane = events["lane"].to_numpy()

@@ -22,9 +22,10 @@ from torchprof_magic.facts.host.host_states import (
     STATES,
     called_ops,
 )
-from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
+from torchprof_magic.facts.shared import name_numbers, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at
+from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import MAX_SUM, DType
 
@@ -142,10 +143,10 @@ def _idle_labels(trace: Trace) -> _IdleLabels:
     cause = np.where(is_dispatch & (outer >= 0), outer, pieces.cause)
     row = np.append(nest.row, NO_PARENT)[cause]
     places, step, codes = places_of(trace, row, pieces.start_ns), _step_at(trace, pieces.start_ns), cause_codes(trace)
-    file = places.files.cast(pl.Categorical).to_physical().fill_null(NO_PARENT).to_numpy().astype(np.int64)
-    name = trace.events["name"].to_physical().to_numpy().astype(np.int64)
+    file = filled(places.files.cast(pl.Categorical).to_physical(), NO_PARENT)
+    name = name_numbers(trace).astype(np.int64)
     names = (np.append(name, NO_PARENT)[row], np.append(file, NO_PARENT)[places.file], places.line.astype(np.int64))
-    same = (pieces.gap, step.fill_null(NO_PARENT).to_numpy().astype(np.int64), codes, pieces.host, *names)
+    same = (pieces.gap, filled(step, NO_PARENT), codes, pieces.host, *names)
     return _IdleLabels(row, places, step, codes, names, same)
 
 
@@ -154,16 +155,15 @@ def _idle_frame(
 ) -> pl.DataFrame:
     """Return the rows that begin with the pieces ``first``."""
     pieces, places = idle_pieces(trace), labels.places
-    at = pl.Series(labels.row[first])
     file_of, line_of = Places(places.files, places.file[first], places.line[first]).columns()
     frame = pl.DataFrame(
         {
             "device": pieces.device[first],
-            "step": labels.step.gather(first),
+            "step": values_at(labels.step, first),
             "cause": _labels(cause_names(), labels.codes[first]),
             "detail": _labels(list(DETAILS), pieces.detail[first]),
             "host": _labels(list(STATES), pieces.host[first]),
-            "name": trace.events["name"].gather(at.set(at < 0, None)),
+            "name": values_at(trace.events["name"], labels.row[first]),
             "file": file_of,
             "line": line_of,
             "start_ns": start_ns,
@@ -189,11 +189,11 @@ def _summed(same: tuple[IntArray, ...], values: IntArray) -> tuple[IntArray, Int
 
 
 def _labels(labels: list[str], numbers: IntArray) -> pl.Series:
-    return pl.Series(labels, dtype=pl.Categorical()).gather(numbers)
+    return values_at(pl.Series(labels, dtype=pl.String), numbers)
 
 
 def _step_at(trace: Trace, time_ns: IntArray) -> pl.Series:
     """Return the step that holds each moment, null outside of steps."""
     steps = trace.steps.sort("start_ns")
-    at = pl.Series(interval_at(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), time_ns))
-    return steps["number"].gather(at.set(at < 0, None)).cast(pl.Int32)
+    at = interval_at(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), time_ns)
+    return values_at(steps["number"], at).cast(pl.Int32)

@@ -180,7 +180,10 @@ def _calls_in(trace: Trace, part: TimeRange) -> pl.DataFrame:
 @once_per_trace
 def _in_windows(trace: Trace) -> pl.DataFrame:
     """Return the blocking calls of the program, cut off at the ends of the windows."""
-    calls, windows = blocking_calls(trace).filter(pl.col("rule") != "profiler"), windows_of(trace)
+    calls, windows = blocking_calls(trace), windows_of(trace)
+    if calls.height == 0:
+        return calls
+    calls = calls.filter(calls["rule"] != "profiler")
     start = calls["start_ns"].to_numpy()
     end = start + calls["dur_ns"].to_numpy()
     at = np.searchsorted(windows.start_ns, end, side="left") - 1

@@ -11,7 +11,7 @@ from torchprof_magic.facts.device.idle_pieces import gaps_of
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_nest import host_nest, indexes_of
 from torchprof_magic.facts.host.host_states import called_ops
-from torchprof_magic.facts.shared import launch_sources
+from torchprof_magic.facts.shared import launch_links, launch_sources
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, within_steps
 from torchprof_magic.findings.verdict.accounts import device_account
@@ -138,7 +138,7 @@ def _asking(trace: Trace) -> _Waits:
     names = trace.events["name"].cast(pl.String)
     name = names.gather(np.where(op >= 0, op, row)).to_list() if len(row) else []
     is_copy = (calls["rule"] == "copy").to_numpy()
-    targets = trace.flows.filter(pl.col("kind") == "launch").select("source", "target")
+    targets = launch_links(trace).select("source", "target")
     to_host = targets.filter(
         pl.Series(names.gather(targets["target"]).str.contains("DtoH").to_numpy(), dtype=pl.Boolean)
     )
