@@ -116,7 +116,7 @@ def _of_host(frame: pl.DataFrame, recording_ns: IntArray) -> Table:
 
 def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
     """Return the complete steps, or all of them if none is complete; averages are taken over these."""
-    complete = steps.filter("complete")
+    complete = steps.filter(steps["complete"])
     return complete if complete.height else steps
 
 

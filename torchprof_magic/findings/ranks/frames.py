@@ -11,11 +11,12 @@ from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.facts.device.collectives import collectives_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import device_numbers, device_rows, is_named, name_numbers, once_per_trace
+from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.findings.verdict.accounts import named_pieces
 from torchprof_magic.findings.verdict.diagnosis import all_problems
-from torchprof_magic.model.intervals import IntArray, covered_ns, merge
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge
+from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.memory.in_use import memory_frame
@@ -24,6 +25,8 @@ from torchprof_magic.tables.waiting.idle import idle_runs
 from torchprof_magic.tables.waiting.waits import waiting_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torchprof_magic.facts.device.window import Windows
     from torchprof_magic.model.trace import DType, Trace
 
@@ -147,37 +150,43 @@ def _device_name(trace: Trace) -> str:
 @once_per_trace
 def _busiest(trace: Trace) -> int:
     """Return the number of the device that works most; a rank usually has one."""
-    devices = devices_table(trace).frame.sort("busy_ns", descending=True, maintain_order=True)
-    return int(devices["device"][0]) if devices.height else 0
+    devices = devices_table(trace).frame
+    return int(devices["device"].to_numpy()[devices["busy_ns"].to_numpy().argmax()]) if devices.height else 0
+
+
+class _Work(NamedTuple):
+    """The work of the rank's device: rows of events, times in ns, and whether it is a kernel and a collective."""
+
+    row: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+    is_kernel: BoolArray
+    is_comm: BoolArray
+
+    def only(self, which: BoolArray) -> _Work:
+        """Return some of the work."""
+        return _Work(*(column[which] for column in self))
 
 
 @once_per_trace
-def _work(trace: Trace) -> pl.DataFrame:
-    """Return the work of the rank's device, with its end and whether it is a kernel and a collective."""
-    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
-    work = work.filter(pl.col("device").fill_null(0) == _busiest(trace))
-    is_comm = is_named(trace, COLLECTIVE_KERNEL)[work["row"].to_numpy()]
-    return work.select(
-        "name",
-        "start_ns",
-        (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
-        (pl.col("category") == "kernel").alias("is_kernel"),
-        (pl.Series("is_comm", is_comm) & (pl.col("category") == "kernel")).alias("is_comm"),
-    )
+def _work(trace: Trace) -> _Work:
+    row = device_rows(trace)
+    row = row[device_numbers(trace)[row] == _busiest(trace)]
+    start, dur = (trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns"))
+    is_kernel = (trace.events["category"] == "kernel").to_numpy()[row]
+    return _Work(row, start, start + dur, is_kernel, is_kernel & is_named(trace, COLLECTIVE_KERNEL)[row])
 
 
-def _inside(work: pl.DataFrame, windows: Windows) -> int:
+def _inside(work: _Work, windows: Windows) -> int:
     """Return how many ns of the windows the work covers."""
-    start, end = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
-    return int(covered_ns(start, end, windows.start_ns, windows.end_ns).sum())
+    return int(covered_ns(work.start_ns, work.end_ns, windows.start_ns, windows.end_ns).sum())
 
 
 def _device_times(trace: Trace, windows: Windows) -> _Times:
     work = _work(trace)
-    kernels = work.filter("is_kernel")
-    compute = _inside(kernels.filter(~pl.col("is_comm")), windows)
-    comm = _inside(kernels.filter("is_comm"), windows)
-    all_kernels, busy = _inside(kernels, windows), _inside(work, windows)
+    compute = _inside(work.only(work.is_kernel & ~work.is_comm), windows)
+    comm = _inside(work.only(work.is_comm), windows)
+    all_kernels, busy = _inside(work.only(work.is_kernel), windows), _inside(work, windows)
     exposed = all_kernels - compute
     return _Times(compute, comm - exposed, exposed, busy - all_kernels, windows.whole_ns - busy)
 
@@ -208,51 +217,37 @@ def _doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     parts = [_device_doings(trace, collectives), _idle_doings(trace)] if trace.has_device else [_host_doings(trace)]
     frame = pl.concat(parts)
     key = [name for name in DOINGS_SCHEMA if name != "ns"]
-    return (
-        frame.group_by(key)
-        .agg(pl.col("ns").sum())
-        .sort("ns", *key, descending=[True, *(False for _ in key)], nulls_last=True)
-        .filter(pl.col("ns") > 0)
-        .head(MOST_DOINGS)
-        .select(DOINGS_SCHEMA.keys())
-    )
+    sums = frame.group_by(key).agg(pl.col("ns").sum())
+    sums = sums.filter(sums["ns"] > 0).sort("ns", *key, descending=[True, *(False for _ in key)], nulls_last=True)
+    return sums.head(MOST_DOINGS)
 
 
 def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     """Return the kernels, copies and fills of the window by name, without what ran beside a collective."""
-    windows, work = windows_of(trace), _work(trace).filter(~pl.col("is_comm"))
-    start, end = work["start_ns"].to_numpy(), work["end_ns"].to_numpy()
-    on_device = collectives.filter(~pl.col("on_host"))
-    busy = merge(on_device["start_ns"].to_numpy(), (on_device["start_ns"] + on_device["dur_ns"]).to_numpy())
-    free = windows.without(*busy)
-    ns = covered_ns(*free, start, end) if len(start) else np.empty(0, np.int64)
-    sums = pl.DataFrame({"name": work["name"], "ns": ns}).group_by("name").agg(pl.col("ns").sum())
-    names = sums["name"].cast(pl.String)
-    return pl.DataFrame(
-        {
-            "cause": pl.Series(["compute"], dtype=pl.String).new_from_index(0, len(names)),
-            "name": pl.Series([kernel_title(name) for name in names], dtype=pl.String),
-            "file": pl.Series([None], dtype=pl.String).new_from_index(0, len(names)),
-            "line": pl.Series([None], dtype=pl.Int32).new_from_index(0, len(names)),
-            "source": pl.Series([None], dtype=pl.String).new_from_index(0, len(names)),
-            "ns": sums["ns"],
-        },
-        schema=DOINGS_SCHEMA,
-    )
+    windows, work = windows_of(trace), _work(trace)
+    work = work.only(~work.is_comm)
+    start, dur = (collectives[name].to_numpy()[~collectives["on_host"].to_numpy()] for name in ("start_ns", "dur_ns"))
+    free = windows.without(*merge(start, start + dur))
+    ns = covered_ns(*free, work.start_ns, work.end_ns) if len(work.row) else np.empty(0, np.int64)
+    _, first, of_name = np.unique(name_numbers(trace)[work.row], return_index=True, return_inverse=True)
+    names = values_at(trace.events["name"], work.row[first]).to_list()
+    columns = {
+        "cause": ["compute"] * len(names),
+        "name": [kernel_title(name) for name in names],
+        "ns": sum_by(of_name, ns, len(names)),
+    }
+    return pl.DataFrame([_column(name, columns.get(name, [None] * len(names))) for name in DOINGS_SCHEMA])
 
 
 def _idle_doings(trace: Trace) -> pl.DataFrame:
     """Return the idle time of the rank's device by what the host did then."""
     rows = idle_runs(trace)
-    rows = rows.filter(pl.col("device").fill_null(0) == _busiest(trace))
-    return rows.select(
-        pl.col("cause"),
-        pl.col("name").cast(pl.String),
-        pl.col("file").cast(pl.String),
-        pl.col("line").cast(pl.Int32),
-        _source(trace, rows),
-        pl.col("idle_ns").alias("ns"),
-    )
+    rows = rows.filter(pl.Series(filled(rows["device"], 0) == _busiest(trace)))
+    return rows.select("cause", "name", "file", "line", _source(trace, rows), pl.col("idle_ns").alias("ns"))
+
+
+def _column(name: str, values: Sequence[object] | IntArray) -> pl.Series:
+    return pl.Series(name, values, dtype=DOINGS_SCHEMA[name])
 
 
 def _host_doings(trace: Trace) -> pl.DataFrame:
@@ -272,36 +267,36 @@ def _host_doings(trace: Trace) -> pl.DataFrame:
 
 def _source(trace: Trace, rows: pl.DataFrame) -> pl.Series:
     """Return the text of each line, null if it was not watched."""
-    lines = trace.sites.filter(pl.col("kind") == "line")
-    key = {
-        (file, line): name
-        for file, line, name in lines.select(
-            pl.col("file").cast(pl.String), "line", pl.col("name").cast(pl.String)
-        ).iter_rows()
-    }
-    at = zip(rows["file"].cast(pl.String), rows["line"], strict=True)
-    return pl.Series("source", [key.get(place) for place in at] if key else [None] * rows.height, dtype=pl.String)
+    lines = trace.sites.filter(trace.sites["kind"] == "line")
+    key = {(file, line): name for file, line, name in lines.select("file", "line", "name").rows()}
+    at = zip(rows["file"].to_list(), rows["line"].to_list(), strict=True)
+    return _column("source", [key.get(place) for place in at])
 
 
 def _spans(trace: Trace) -> pl.DataFrame:
     """Return the steps, and when the rank computed; stretches that are too short for the picture are merged."""
-    steps = trace.steps.select(
-        pl.lit("step").alias("kind"),
-        pl.format("step {}", "number").alias("name"),
-        "start_ns",
-        (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"),
-    )
-    work = _work(trace).filter(~pl.col("is_comm")) if trace.has_device else _ops(trace)
-    start, end = _coarse(work["start_ns"].to_numpy(), work["end_ns"].to_numpy())
-    computing = pl.DataFrame({"start_ns": start, "dur_ns": end - start}).select(
-        pl.lit("compute").alias("kind"), pl.lit("compute").alias("name"), "start_ns", "dur_ns"
-    )
-    return pl.concat([steps.head(MOST_SPANS).cast(SPANS_SCHEMA), computing.cast(SPANS_SCHEMA)])  # type: ignore[arg-type]
+    steps = trace.steps.head(MOST_SPANS)
+    start, end = _coarse(*(_computing(trace) if trace.has_device else _ops(trace)))
+    start = np.concatenate((steps["start_ns"].to_numpy(), start))
+    columns = {
+        "kind": ["step"] * steps.height + ["compute"] * (len(start) - steps.height),
+        "name": [f"step {number}" for number in steps["number"].to_list()] + ["compute"] * (len(start) - steps.height),
+        "start_ns": start,
+        "dur_ns": np.concatenate((steps["end_ns"].to_numpy(), end)) - start,
+    }
+    return pl.DataFrame(columns, schema=SPANS_SCHEMA)
 
 
-def _ops(trace: Trace) -> pl.DataFrame:
-    ops = trace.events.filter((pl.col("category") == "cpu_op") & (pl.col("depth") <= 1))
-    return ops.select("start_ns", (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"))
+def _computing(trace: Trace) -> tuple[IntArray, IntArray]:
+    work = _work(trace)
+    return work.start_ns[~work.is_comm], work.end_ns[~work.is_comm]
+
+
+def _ops(trace: Trace) -> tuple[IntArray, IntArray]:
+    events = trace.events
+    is_op = (events["category"] == "cpu_op").to_numpy() & (events["depth"].to_numpy() <= 1)
+    start, dur = (events[name].to_numpy()[is_op] for name in ("start_ns", "dur_ns"))
+    return start, start + dur
 
 
 def _coarse(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:

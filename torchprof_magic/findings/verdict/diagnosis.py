@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.believable import as_recorded
@@ -16,10 +17,10 @@ from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.host.distortion import find_distortion
-from torchprof_magic.facts.shared import is_named, launch_links, once_per_trace
+from torchprof_magic.facts.shared import device_rows, is_named, launch_links, once_per_trace
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
-from torchprof_magic.model.trace import COLLECTIVE_KEYS, DEVICE_CATEGORIES
+from torchprof_magic.model.trace import COLLECTIVE_KEYS
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
 
@@ -69,24 +70,19 @@ def diagnose(trace: Trace) -> tuple[Problem, ...]:
     return tuple(problem for problem in found if problem is not None)
 
 
-def _matching(trace: Trace, pattern: str) -> pl.DataFrame:
-    matches = is_named(trace, pattern)
-    return trace.events.filter(pl.Series(matches))
-
-
 def _unseen_workers(trace: Trace) -> Problem | None:
-    fetches = _matching(trace, _WORKER_LOADER).height
+    fetches = int(is_named(trace, _WORKER_LOADER).sum())
     if fetches == 0:
         return None
     return problem("run.workers_unseen", count=fetches)
 
 
 def _compilation(trace: Trace) -> Problem | None:
-    ranges = _matching(trace, _COMPILER_RANGE)
-    if ranges.height == 0:
+    ranges = np.flatnonzero(is_named(trace, _COMPILER_RANGE))
+    if len(ranges) == 0:
         return None
-    start_ns = ranges["start_ns"].to_numpy()
-    start_ns, end_ns = merge(start_ns, start_ns + ranges["dur_ns"].to_numpy())
+    start_ns, dur_ns = (trace.events[name].to_numpy()[ranges] for name in ("start_ns", "dur_ns"))
+    start_ns, end_ns = merge(start_ns, start_ns + dur_ns)
     whole = format_ns(int((end_ns - start_ns).sum()))
     return problem("run.compiled", count=len(start_ns), duration=whole)
 
@@ -153,16 +149,24 @@ def in_steps(trace: Trace, numbers: IntArray) -> str:
 
 def _odd_numbers(trace: Trace) -> Iterator[Problem]:
     """Yield what does not fit together in the numbers of autograd and of collectives."""
-    events = trace.events
-    nodes = events.filter(pl.Series(is_named(trace, _NODE)) & events["sequence"].is_not_null())
-    names = nodes.group_by("cycle", "fwd_thread", "sequence").agg(pl.col("name").n_unique().alias("names"))
-    if shared := names.filter(pl.col("names") > 1).height:
+    if shared := _shared_sequences(trace):
         yield problem("run.shared_sequence", count=shared)
-    known = events.filter(pl.Series(is_named(trace, r"^record_param_comms$")))["collective"].cast(pl.String)
+    known = trace.events["collective"].filter(pl.Series(is_named(trace, r"^record_param_comms$"))).cast(pl.String)
     if known.null_count() == len(known):  # files of older versions have none
         return
     if count := sum(text is None or _lacks_some(text) for text in known):
         yield problem("run.collective_unnamed", count=count)
+
+
+def _shared_sequences(trace: Trace) -> int:
+    """Return how many numbers of autograd belong to several nodes."""
+    is_node = is_named(trace, _NODE)
+    if not is_node.any():
+        return 0
+    nodes = trace.events.select("cycle", "fwd_thread", "sequence", "name").filter(pl.Series(is_node))
+    nodes = nodes.filter(nodes["sequence"].is_not_null())
+    names = nodes.group_by("cycle", "fwd_thread", "sequence").agg(pl.col("name").n_unique().alias("names"))
+    return int((names["names"] > 1).sum())
 
 
 def _lacks_some(collective: str) -> bool:
@@ -194,7 +198,7 @@ def _impossible(trace: Trace) -> Iterator[Problem]:
 
 def _graph_launches(trace: Trace) -> Problem | None:
     """Return a note if most device work was started by graph launches: its ops are unknown."""
-    work = int(trace.events["category"].is_in(DEVICE_CATEGORIES).sum())
+    work = len(device_rows(trace))
     is_graph = is_named(trace, GRAPH_LAUNCH)
     if not work or not is_graph.any():
         return None
