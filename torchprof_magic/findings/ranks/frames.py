@@ -165,7 +165,8 @@ class _Work(NamedTuple):
 
     def only(self, which: BoolArray) -> _Work:
         """Return some of the work."""
-        return _Work(*(column[which] for column in self))
+        times = (self.row[which], self.start_ns[which], self.end_ns[which])
+        return _Work(*times, self.is_kernel[which], self.is_comm[which])
 
 
 @once_per_trace
@@ -231,7 +232,7 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     ns = covered_ns(*free, work.start_ns, work.end_ns) if len(work.row) else np.empty(0, np.int64)
     _, first, of_name = np.unique(name_numbers(trace)[work.row], return_index=True, return_inverse=True)
     names = values_at(trace.events["name"], work.row[first]).to_list()
-    columns = {
+    columns: dict[str, Sequence[object] | IntArray] = {
         "cause": ["compute"] * len(names),
         "name": [kernel_title(name) for name in names],
         "ns": sum_by(of_name, ns, len(names)),
