@@ -14,6 +14,7 @@ from torchprof_magic.capture.parts import (
     MARKED_LOOP,
     PROGRESS,
     RESTART,
+    SAMPLE,
 )
 from torchprof_magic.capture.recording import (
     STAGES,
@@ -49,6 +50,7 @@ __all__ = [
     "MARKED_LOOP",
     "PROGRESS",
     "RESTART",
+    "SAMPLE",
     "STAGES",
     "TENSOR_METHODS",
     "Action",

@@ -24,7 +24,7 @@ class Idle:
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], object]] = deque()
 
     def watch(self) -> None:
         """Be told of the next cell."""
@@ -35,7 +35,7 @@ class Idle:
         self._shell.events.unregister(_EVENT, self.catch_up)
         self.catch_up()
 
-    def later(self, work: Callable[[], None]) -> None:
+    def later(self, work: Callable[[], object]) -> None:
         """Call ``work``, which must not raise, when nobody waits for it."""
         self._waiting.append(work)
         try:

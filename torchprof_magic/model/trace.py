@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import polars as pl
 
@@ -855,4 +856,9 @@ class Trace(_Referable):
     @property
     def has_device(self) -> bool:
         """Whether any kernel, copy or fill on an accelerator was recorded."""
-        return any((self.events["category"] == category).any() for category in DEVICE_CATEGORIES)
+        if self not in _has_device:
+            _has_device[self] = any((self.events["category"] == category).any() for category in DEVICE_CATEGORIES)
+        return _has_device[self]
+
+
+_has_device: WeakKeyDictionary[Trace, bool] = WeakKeyDictionary()

@@ -17,6 +17,7 @@ from torchprof_magic.capture import (
     FREED_EVENTS,
     KEPT_TRACES,
     PROGRESS,
+    SAMPLE,
     CaptureSession,
     Progress,
     protected,
@@ -30,6 +31,7 @@ from torchprof_magic.run.interrupts import interrupts_raise
 from torchprof_magic.run.messages import say, say_holders, say_unread, say_waiting
 from torchprof_magic.run.reading import read_recording
 from torchprof_magic.runs import this_process
+from torchprof_magic.runs.this_process import at_once
 from torchprof_magic.runs.kept_runs import keep_run
 from torchprof_magic.system.process.memory import lack_for_reading
 
@@ -46,10 +48,6 @@ if TYPE_CHECKING:
 SLOW_BYTES = 4_000_000
 # What failed in a recording that was begun anew.
 OWN_FAILURES = ("capture.part_failed", "capture.failed", "capture.gave_up", "capture.handler_failed")
-
-
-def _now(work: Callable[[], None]) -> None:
-    work()
 
 
 class Run:
@@ -126,7 +124,7 @@ class Run:
         labels: Callable[[], tuple[tuple[str, str], ...]] = tuple,
         stepping: Stepping | None = None,
         is_awaiting: bool = False,
-        later: Callable[[Callable[[], None]], None] = _now,
+        later: Callable[[Callable[[], object]], None] = at_once,
     ) -> None:
         """Make the report; call this in ``finally``, after the session has stopped.
 
@@ -151,7 +149,7 @@ class Run:
                 if stepping is not None:
                     session.recording = replace(session.recording, stepping=stepping)
                 with interrupts_raise(is_awaiting=is_awaiting):
-                    self._make_report(session.recording, labels, assign, show)
+                    self._make_report(session.recording, labels, assign, show, later)
         except KeyboardInterrupt:
             self._say_unread()
             if not has_exception:
@@ -183,11 +181,12 @@ class Run:
         labels: Callable[[], tuple[tuple[str, str], ...]],
         assign: Callable[[Report], None] | None,
         show: Callable[[Report], None] | None,
+        later: Callable[[Callable[[], object]], None],
     ) -> None:
         is_slow = recording.size_bytes > SLOW_BYTES
         self._tell("reading", format_bytes(recording.size_bytes), is_long=is_slow)
         report = self._compared(self._read(recording, labels))
-        self._remember(report, assign)
+        self._remember(report, assign, later)
         self._keep(report)
         if show is not None:
             self._tell("showing", is_long=is_slow)
@@ -252,8 +251,14 @@ class Run:
             say(f"The runs could not be compared ({type(exc).__name__}: {exc}).")
             return report
 
-    def _remember(self, report: Report, assign: Callable[[Report], None] | None) -> None:
-        this_process.remember(report, "", self._cell_id)
+    def _remember(
+        self,
+        report: Report,
+        assign: Callable[[Report], None] | None,
+        later: Callable[[Callable[[], object]], None],
+    ) -> None:
+        contained = partial(partial, self.session.parts.undo, SAMPLE)
+        this_process.remember(report, "", self._cell_id, lambda take: later(contained(take)))
         self.report = report  # set last: from here on, messages say that it is in the history
         if assign is not None:
             assign(report)

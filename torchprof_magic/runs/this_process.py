@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from torchprof_magic.model.meta import CellSource
     from torchprof_magic.model.trace import Trace
@@ -63,13 +63,28 @@ class Entry(NamedTuple):
     change: str = ""
 
 
+class _Sample:
+    """What a later run of a cell is compared with; the report is kept until that is taken from it."""
+
+    def __init__(self, report: Run) -> None:
+        self._report: Run | None = report
+        self._sample: Any = None
+
+    def take(self) -> Any:
+        """Return it, or ``None`` if taking it failed before."""
+        report, self._report = self._report, None
+        if report is not None:
+            self._sample = report.sample()
+        return self._sample
+
+
 class _Cell(NamedTuple):
     """The last run of a cell: its number among the cells, its id in the notebook if known, its text, its steps."""
 
     number: int
     cell_id: str
     source: str
-    sample: Any
+    sample: _Sample
 
 
 _reports: list[Run] = []
@@ -80,15 +95,23 @@ _cells: deque[_Cell] = deque(maxlen=MAX_CELLS)
 _ops: set[str] = set()
 
 
-def remember(report: Run, name: str = "", cell_id: str = "") -> None:
+def at_once(work: Callable[[], object]) -> None:
+    """Do what could wait."""
+    work()
+
+
+def remember(
+    report: Run, name: str = "", cell_id: str = "", later: Callable[[Callable[[], object]], None] = at_once
+) -> None:
     """Make ``report`` the value of ``torchprof_magic.last``, and add it to the history under ``name`` or its title.
 
     The report of a cell that ran before is told how its steps changed; ``cell_id`` is that of the notebook, if known.
+    ``later`` is called with what only the next run of the cell needs.
     """
     _reports[:] = [report]
     _held[report.run_id] = report.trace
     trace = report.trace
-    number = _compare_with_last(report, cell_id)
+    number = _compare_with_last(report, cell_id, later)
     whole = trace.steps.filter("complete")
     _entries.append(
         Entry(
@@ -104,19 +127,21 @@ def remember(report: Run, name: str = "", cell_id: str = "") -> None:
     )
 
 
-def _compare_with_last(report: Run, cell_id: str) -> int | None:
+def _compare_with_last(report: Run, cell_id: str, later: Callable[[Callable[[], object]], None]) -> int | None:
     """Tell the report how it changed since the last run of its cell, and return the number of the cell."""
     cell = report.trace.meta.cell
     if cell is None:
         return None
-    sample = report.sample()
     known = _same_cell(cell, cell_id)
     number = known.number if known is not None else max((each.number for each in _cells), default=0) + 1
     if known is not None:
         _cells.remove(known)
-    if known is not None and not report.change_line:  # it was compared with another run, as was asked for
-        report.compare_with_sample(known.sample)
+    earlier = known.sample.take() if known is not None else None
+    if earlier is not None and not report.change_line:  # it was compared with another run, as was asked for
+        report.compare_with_sample(earlier)
+    sample = _Sample(report)
     _cells.append(_Cell(number, cell_id, cell.source, sample))
+    later(sample.take)
     return number
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.facts.shared import is_named
-from torchprof_magic.model.distinct import codes_of
+from torchprof_magic.facts.shared import is_named, name_numbers
+from torchprof_magic.model.rows import are_in
 from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
@@ -26,23 +26,23 @@ def longest_pause(trace: Trace, lane: int, start_ns: IntArray, end_ns: IntArray)
     """
     events = trace.events
     is_step = is_named(trace, STEP_PATTERN)
-    row = np.flatnonzero(events["category"].is_in(_MARKS).to_numpy() & (events["lane"] == lane).to_numpy() & ~is_step)
+    row = np.flatnonzero(are_in(events["category"], _MARKS) & (events["lane"].to_numpy() == lane) & ~is_step)
     if len(row) == 0 or len(start_ns) == 0:
         return None
     begin, dur = (events[name].to_numpy()[row].astype(np.int64) for name in ("start_ns", "dur_ns"))
-    # Of several that end, or begin, at the same time, the outermost counts.
-    by_end, by_begin = np.lexsort((dur, begin + dur)), np.lexsort((-dur, begin))
+    # Of several that end, or begin, at the same time, the outermost counts. They are in the order in which they begin.
+    by_end = np.lexsort((dur, begin + dur))
     last = np.searchsorted((begin + dur)[by_end], start_ns, side="right") - 1
-    following = np.searchsorted(begin[by_begin], end_ns, side="left")
+    following = np.searchsorted(begin, end_ns, side="left")
     is_known = (last >= 0) & (following < len(row))
-    names = codes_of(events["name"]).astype(np.int64)
+    names = name_numbers(trace).astype(np.int64)
     before = names[row[by_end[np.where(is_known, last, 0)]]]
-    after = names[row[by_begin[np.where(is_known, following, 0)]]]
+    after = names[row[np.where(is_known, following, 0)]]
     pairs, group = np.unique(before * (int(names.max()) + 1) + after, return_inverse=True)
     sums = np.bincount(group, np.where(is_known, end_ns - start_ns, 0), len(pairs))
     if sums.max() == 0 or sums.max() < MOSTLY * float((end_ns - start_ns).sum()):
         return None
     at = int(np.flatnonzero(is_known & (group == sums.argmax()))[0])
-    rows = row[by_end[last[at]]], row[by_begin[following[at]]]
+    rows = row[by_end[last[at]]], row[following[at]]
     first, then = (str(events["name"][int(each)]) for each in rows)
     return (first, then) if first != then else None  # it could be anywhere among them

@@ -16,6 +16,7 @@ from torchprof_magic.findings.advice.kinds import Spans
 from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
 from torchprof_magic.findings.verdict.decision import MOSTLY_WORK
 from torchprof_magic.model.intervals import IntArray, covered_ns, interval_at, merge
+from torchprof_magic.model.rows import are_in, values_at
 from torchprof_magic.model.trace import HOST_CATEGORIES
 from torchprof_magic.tables.steps import steps_table
 
@@ -163,8 +164,7 @@ def unexplained_ratio(trace: Trace) -> float:
 
 @once_per_trace
 def _host_starts(trace: Trace) -> IntArray:
-    is_host = trace.events["category"].is_in(HOST_CATEGORIES)
-    return np.sort(trace.events["start_ns"].filter(is_host).to_numpy())
+    return np.sort(trace.events["start_ns"].to_numpy()[are_in(trace.events["category"], HOST_CATEGORIES)])
 
 
 def _events_in(trace: Trace, spans: Spans) -> int:
@@ -179,10 +179,12 @@ def rows_named(trace: Trace, pattern: str, *categories: str) -> IntArray:
 
     Older versions of torch write annotations as ops.
     """
-    events, chosen = trace.events, chosen_steps(trace)
-    fits = is_named(trace, pattern)
-    rows = np.flatnonzero(fits & events["category"].is_in(categories or ("cpu_op",)).to_numpy())
-    start = events["start_ns"].to_numpy()[rows]
+    events = trace.events
+    rows = np.flatnonzero(is_named(trace, pattern))
+    if len(rows) == 0:
+        return rows
+    rows = rows[are_in(values_at(events["category"], rows), categories or ("cpu_op",))]
+    chosen, start = chosen_steps(trace), events["start_ns"].to_numpy()[rows]
     return rows[interval_at(chosen.start_ns, chosen.end_ns, start) >= 0]
 
 

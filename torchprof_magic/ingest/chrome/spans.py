@@ -268,7 +268,7 @@ class ColumnBuilder:
 
     def _places_of(self, events: list[Event], args: list[Args], category: str) -> pl.Series:
         pids, tids = [event.pid for event in events], [event.tid for event in events]
-        cats = [event.cat if category in _HAVE_CATS else None for event in events]
+        cats = [event.cat for event in events] if category in _HAVE_CATS else [None] * len(events)
         if category not in _HAVE_STREAMS and _is_same(pids) and _is_same(tids) and _is_same(cats):
             row = self._places.setdefault((category, cats[0], pids[0], tids[0], None, None), len(self._places))
             return pl.Series([row], dtype=pl.Int32).new_from_index(0, len(events))

@@ -208,6 +208,8 @@ class EventText:
 
     def _next_batch(self) -> list[Event] | None:
         while not self._salvager.is_over:
+            if not self._salvager.is_lost:  # before the rest is joined with the next block, which copies that
+                self._drop(self._commas.skip(self._buffer, 0))
             if not self._is_end:
                 self._fill()
             if not self._salvager.is_lost:
