@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def values_at(values: pl.Series, rows: npt.NDArray[np.integer]) -> pl.Series:
     """Return the values in some rows, null where the row is negative."""
     is_none = rows < 0
-    at = pl.Series(np.where(is_none, 0, rows).astype(np.uint32))
-    return values[at.set(pl.Series(is_none), None) if is_none.any() else at]
+    if not is_none.any():
+        return values[pl.Series(rows.astype(np.uint32))]
+    return values[pl.Series(np.where(is_none, 0, rows).astype(np.uint32)).set(pl.Series(is_none), None)]
 
 
 def are_in(values: pl.Series, wanted: Iterable[str]) -> BoolArray:
@@ -32,4 +33,7 @@ def are_in(values: pl.Series, wanted: Iterable[str]) -> BoolArray:
 
 def filled(values: pl.Series, missing: int) -> IntArray:
     """Return a column of integers as an array, with ``missing`` where it is null."""
-    return (values.fill_null(missing) if values.null_count() else values).to_numpy().astype(np.int64)
+    nulls = values.null_count()
+    if nulls == len(values):
+        return np.full(len(values), missing, np.int64)
+    return (values.fill_null(missing) if nulls else values).to_numpy().astype(np.int64)

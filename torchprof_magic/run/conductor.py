@@ -31,8 +31,8 @@ from torchprof_magic.run.interrupts import interrupts_raise
 from torchprof_magic.run.messages import say, say_holders, say_unread, say_waiting
 from torchprof_magic.run.reading import read_recording
 from torchprof_magic.runs import this_process
-from torchprof_magic.runs.this_process import at_once
 from torchprof_magic.runs.kept_runs import keep_run
+from torchprof_magic.runs.this_process import at_once
 from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:

@@ -171,7 +171,7 @@ def _long_texts(frame: pl.DataFrame, max_chars: dict[str, int]) -> dict[str, pl.
     if not known:
         return {}
     # The number of bytes is stored with a text, the number of characters is not.
-    longest = frame.select(_bytes(frame.schema[name], name).max() for name in known).row(0)
+    longest = frame.select(_bytes(name, frame[name].dtype).max() for name in known).row(0)
     once = {
         name: distinct(frame[name])
         for name, most_bytes in zip(known, longest, strict=True)
@@ -181,7 +181,7 @@ def _long_texts(frame: pl.DataFrame, max_chars: dict[str, int]) -> dict[str, pl.
     return {name: texts for name, texts in long.items() if len(texts)}
 
 
-def _bytes(dtype: pl.DataType, name: str) -> pl.Expr:
+def _bytes(name: str, dtype: pl.DataType) -> pl.Expr:
     return pl.col(name).cat.len_bytes() if dtype == TEXT else pl.col(name).str.len_bytes()
 
 

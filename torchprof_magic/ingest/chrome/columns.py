@@ -25,6 +25,8 @@ _MICROS = pl.Decimal(38, 3)
 EXACT_MICROS = 2.0**43
 # What files contain in place of an unknown number.
 _ABSENT = ("", "null", "None", "N/A", "nan", "NaN", "inf", "-inf")
+# polars splits so many values in less time than Python needs, which makes an object of each.
+MANY_VALUES = 4000
 LAST_MICROS = 2**63 // 1000 - 1  # later times do not fit into int64 ns
 
 
@@ -33,9 +35,11 @@ def fragments(values: Sequence[Raw] | Sequence[Sequence[Raw]]) -> pl.Series:
 
     Bytes that are not UTF-8 become replacement characters.
     """
-    # Joined here and split in polars: one Python object per value would take five times as long.
-    text = pl.lit(_ENCODER.encode_lines(values).decode(errors="replace"))
-    lines = pl.select(text.str.split("\n").explode()).to_series()
+    text = _ENCODER.encode_lines(values).decode(errors="replace")
+    if len(values) < MANY_VALUES:
+        lines = pl.Series(text.split("\n"), dtype=pl.String)
+    else:
+        lines = pl.select(pl.lit(text).str.split("\n").explode()).to_series()
     if len(lines) == len(values) + 1:
         return lines.head(len(values))
     return pl.Series([_ENCODER.encode(value).decode(errors="replace") for value in values], dtype=pl.String)
