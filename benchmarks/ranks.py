@@ -1,5 +1,7 @@
 """Many ranks as one report: time, memory of a worker and bytes sent, by number of ranks and engine.
 
+The last line is the CPU time of a rank of 3,000 events in a worker that has read others: the fixed cost of a file.
+
 ``--hta PYTHON`` also runs HolisticTraceAnalysis, in a Python that has it, on the files of ``--folder``.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +27,7 @@ from made_ranks import device_step, write_rank
 from torchprof_magic.jobs import gather, workers
 from torchprof_magic.jobs.load import joined
 from torchprof_magic.jobs.wire import bytes_of
+from torchprof_magic.jobs.work import frames_of
 from torchprof_magic.report.opening import open_report
 from torchprof_magic.system.files.place import place_of
 
@@ -31,7 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from torchprof_magic.system.files.place import Place
+
 WORKERS = 2
+SMALL_STEPS = 375  # of 8 events each
+SMALL_RUNS = 25
 LATE = 5
 ENGINES = ("serial", "processes", "dask", "ipyparallel")
 HTA = """
@@ -63,8 +71,25 @@ def main() -> None:
             files = sorted(map(str, chosen.folder.iterdir())) if chosen.folder else _made(Path(folder), count, chosen)
             for engine in chosen.engines:
                 _measure(engine, files)
+    _measure_small(chosen.folder)
     if chosen.hta and chosen.folder:
         _compare(chosen.hta, chosen.folder)
+
+
+def _measure_small(folder: Path | None) -> None:
+    """Print the CPU time of a small rank: the first of the folder, or a made one."""
+    with tempfile.TemporaryDirectory() as made:
+        if folder is None:
+            events = [event for step in range(SMALL_STEPS) for event in device_step(step, 0.0)]
+            write_rank(Path(made), 0, *events, world_size=1)
+        source = str(min((folder or Path(made)).iterdir()))
+        taken_s = []
+        for _ in range(SMALL_RUNS):
+            began_s = time.process_time()
+            frames_of(source)
+            taken_s.append(time.process_time() - began_s)
+    least_ms, usual_ms = 1000 * min(taken_s), 1000 * statistics.median(taken_s)
+    print(f"CPU of a small rank, warm: {least_ms:.1f} ms at the least, {usual_ms:.1f} at the median")
 
 
 def _made(folder: Path, count: int, chosen: argparse.Namespace) -> list[str]:
@@ -91,7 +116,7 @@ def _measure(engine: str, files: Sequence[str]) -> None:
     joined(sent, title="made", opener=lambda file: open_report(place_of(file)))
     took_join = time.perf_counter() - took_join
     page_began = time.perf_counter()
-    assert report._forms.page.header  # noqa: SLF001 - what a live view waits for
+    assert report._forms._page.header  # noqa: SLF001 - what a live view waits for
     took_page = time.perf_counter() - page_began
     kilobytes = sum(map(bytes_of, sent)) / len(files) / 1000
     wall, start = joined_at - started, started - began
@@ -104,10 +129,10 @@ def _measure(engine: str, files: Sequence[str]) -> None:
 @contextmanager
 def _executor(engine: str, _peak: list[float]) -> Iterator[Callable[[Sequence[str]], list]]:
     if engine == "serial":
-        yield lambda files: gather._one_by_one(files, None)  # noqa: SLF001
+        yield lambda files: gather._one_by_one(_places(files), None)  # noqa: SLF001
     elif engine == "processes":
         own = workers.Workers(WORKERS)
-        yield lambda files: gather._on(own, files, None)  # noqa: SLF001
+        yield lambda files: gather._on(own, _places(files), None)  # noqa: SLF001
         _peak.append(_worker_peak_mb(engine))
         own.shutdown()
     elif engine == "dask":
@@ -128,7 +153,11 @@ def _executor(engine: str, _peak: list[float]) -> Iterator[Callable[[Sequence[st
 
 
 def _through(executor: Executor) -> Callable[[Sequence[str]], list]:
-    return lambda files: gather.gather([place_of(file) for file in files], executor, None)
+    return lambda files: gather.gather(_places(files), executor, None)
+
+
+def _places(files: Sequence[str]) -> list[Place]:
+    return [place_of(file) for file in files]
 
 
 def _worker_peak_mb(engine: str) -> float:
