@@ -16,6 +16,7 @@ from lines import LINES
 from results import OK, REFUSED, read_results
 
 from torchprof_magic.exporters import EXPORTERS
+from torchprof_magic.facts.counted_steps import OUTLIER_RATIO
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.findings.advice import CERTAINTY_TEXT, RULES
 from torchprof_magic.findings.verdict.decision import (
@@ -131,10 +132,19 @@ forward. When a step is split by phase, the thread that runs the step decides at
 other threads, what they do counts. Blocking calls are waiting. The rest is Python, so the parts add up to the step
 exactly.
 
-**Verdict.** The verdict compares everything that the complete steps spend time on, by shares of those steps' time.
-Steps of more than 1.5 times the median are left out of three or more. With a device, a step consists of the time in
-which it computes, copies or only communicates, and of its idle time by cause. The device's own work, together with
-idle time in which work was queued already, is the limit from {MOSTLY_WORK:.0%} on, or if nothing else has
+**Step.** Whatever is given per step is a sum over the steps that count, divided by their number: in the verdict, the
+phases, the tables of the page, the flame graph, the text, the advice, a comparison, the history and `report.step_ns`.
+Those count that are complete, but for outliers, which take more than {OUTLIER_RATIO} times the median of three or
+more, and for few that launch less than half of what the others do; if none is complete, all count. The mean of those
+that count is the typical step, so its parts add up. What runs between two steps, or after the last one, belongs to
+the step before. The column `left_out` of `report.steps` says why a step does not count, and the page crosses it out;
+a click there takes it in or out. `report.counted` has the tables of the steps that count, and other tables of the
+report are of the whole recording.
+
+**Verdict.** The verdict compares everything that the steps that count spend time on, by shares of their time. With a
+device, a step consists of the time in which it computes, copies or only communicates, and of its idle time by cause.
+The device's own work, together with idle time in which work was queued already, is the limit from {MOSTLY_WORK:.0%}
+on, or if nothing else has
 {LEAST_CAUSE:.0%}; otherwise the largest other cause is. Nothing is called the limit below {LEAST_LIMIT:.0%}, nor if
 more time than it takes is not known; every other cause from {LEAST_SECOND:.0%} on is named. Without a device, the ops
 of forward, backward and optimizer are the work, by the same rule; Python is the limit from {LOUD_PYTHON:.0%} on, and

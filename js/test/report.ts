@@ -84,7 +84,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 10,
+    version: 11,
     run_id: "run-1",
     parent: "",
     title: "In [4]",
@@ -101,6 +101,8 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     views: packed.views,
     missing: [],
     can_compare: false,
+    can_choose_steps: false,
+    step_ns: null,
     change_line: "",
     change: null,
     ranged: [],

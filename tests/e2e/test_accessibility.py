@@ -373,7 +373,7 @@ def test_a_canvas_has_a_table_of_what_it_shows(keys: Keys, view: str, columns: i
 
 def test_nothing_is_told_by_color_alone(keys: Keys) -> None:
     keys.view("overview")
-    for step in keys.report.locator(".tp-step button").all():
+    for step in keys.report.locator(".tp-step > button").all():
         assert "data 2.80 ms" in step.get_attribute("aria-label")
     assert "data" in keys.report.locator(".tp-legend").first.inner_text()
     keys.view("flame")

@@ -84,7 +84,7 @@ def test_the_flame_graph_shows_the_chosen_step_the_next_one_and_all_again(lab: L
     open_tab(report, "flame")
     total = report.locator(".tp-crumb-total")
     names = report.locator(".tp-flame table")
-    expect(total).to_have_text("total 70 ms")
+    expect(total).to_have_text("total 15 ms per step")
     choose(report, 1)
     expect(total).to_have_text("total 20 ms")
     expect(names).to_contain_text("aten::relu")
@@ -97,29 +97,29 @@ def test_the_flame_graph_shows_the_chosen_step_the_next_one_and_all_again(lab: L
     report.get_by_role("button", name="Forward", exact=True).click()
     expect(total).to_have_text("total 40 ms")
     show_all(report)
-    expect(total).to_have_text("total 70 ms")
+    expect(total).to_have_text("total 15 ms per step")
 
 
 def test_source_and_modules_show_the_chosen_step_and_all_again(lab: Lab, report: Any) -> None:
     open_tab(report, "source")
-    # A step of all, 70 ms in 3 steps.
-    expect(row_of(report, "step")).to_contain_text("23.33")
+    # The step of 40 ms is left out: 30 ms in 2 steps.
+    expect(row_of(report, "step")).to_contain_text("15.00")
     choose(report, 1)
     expect(row_of(report, "step")).to_contain_text("20.00")
     open_tab(report, "modules")
     expect(row_of(report, "Net")).to_contain_text("18.00")
     screenshot(lab.page, "range-modules")
     show_all(report)
-    expect(row_of(report, "Net")).to_contain_text("21.00")
+    expect(row_of(report, "Net")).to_contain_text("13.50")
     open_tab(report, "source")
-    expect(row_of(report, "step")).to_contain_text("23.33")
+    expect(row_of(report, "step")).to_contain_text("15.00")
 
 
 def test_the_ops_of_each_module_are_those_of_the_chosen_step(lab: Lab, report: Any) -> None:
     open_tab(report, "ops")
     report.get_by_role("group", name="Group by").get_by_role("button", name="Module", exact=True).click()
-    # A step of all: 35 ms of mm and 1 ms of relu in 3 steps.
-    expect(row_of(report, "Net")).to_contain_text("12.00")
+    # 15 ms of mm and 1 ms of relu in the two steps that count.
+    expect(row_of(report, "Net")).to_contain_text("8.00")
     choose(report, 1)
     expect(row_of(report, "Net")).to_contain_text("11.00")
     row_of(report, "Net").get_by_role("button").first.click()
@@ -129,16 +129,34 @@ def test_the_ops_of_each_module_are_those_of_the_chosen_step(lab: Lab, report: A
     expect(row_of(report, "Net")).to_contain_text("20.00")
     expect(row_of(report, "aten::relu")).to_have_count(0)
     show_all(report)
-    expect(row_of(report, "Net")).to_contain_text("12.00")
+    expect(row_of(report, "Net")).to_contain_text("8.00")
 
 
 def test_a_view_that_cannot_follow_says_so(report: Any) -> None:
     open_tab(report, "overview")
-    report.locator('[data-tp-step="2"] button').click()
+    report.locator('[data-tp-step="2"] button').first.click()
     expect(report.locator(".tp-range-note")).to_have_text("This view shows all steps.")
     open_tab(report, "flame")
     expect(report.locator(".tp-range-note")).to_have_count(0)
     expect(report.locator(".tp-crumb-total")).to_have_text("total 40 ms")
+
+
+def test_a_step_is_taken_in_and_out_and_everything_follows(report: Any) -> None:
+    open_tab(report, "overview")
+    expect(report.locator(".tp-left-out")).to_have_count(1)
+    expect(report.locator(".tp-left-out-reason")).to_have_text("Step 2 does not count: 2.67 times the median. Count it")
+    screenshot(report, "left-out")
+    report.get_by_role("button", name="Count it").click()
+    # 70 ms in 3 steps.
+    expect(report.locator(".tp-left-out")).to_have_count(0)
+    expect(report.locator(".tp-verdict-words")).to_contain_text("of 23.3 ms per step")
+    open_tab(report, "flame")
+    expect(report.locator(".tp-crumb-total")).to_have_text("total 23.3 ms per step")
+    expect(report.locator(".tp-step-text")).to_have_text("3 steps · 23.3 ms each")
+    report.locator('[data-tp-step="2"]').first.click()
+    report.get_by_role("button", name="Leave it out").click()
+    expect(report.locator(".tp-crumb-total")).to_have_text("total 15 ms per step")
+    expect(report.locator(".tp-step-text")).to_have_text("2 of 3 steps · 15 ms each")
 
 
 def test_the_old_picture_stays_dimmed_until_the_answer_is_there(lab: Lab, report: Any) -> None:
@@ -147,7 +165,7 @@ def test_the_old_picture_stays_dimmed_until_the_answer_is_there(lab: Lab, report
     report.locator('[data-tp-step="0"]').first.click()
     expect(report.locator(".tp-in-range")).to_have_attribute("aria-busy", "true")
     expect(report.locator(".tp-range-note")).to_have_text("Computing…")
-    expect(report.locator(".tp-crumb-total")).to_have_text("total 70 ms")
+    expect(report.locator(".tp-crumb-total")).to_have_text("total 15 ms per step")
     expect(report.locator(".tp-in-range")).to_have_css("opacity", "0.5")
     screenshot(report, "range-waiting")
     expect(report.locator(".tp-crumb-total")).to_have_text("total 10 ms", timeout=15_000)
@@ -162,4 +180,4 @@ def test_a_kernel_that_was_restarted_is_said_in_place_and_all_steps_stay(lab: La
     expect(report.get_by_role("alert")).to_contain_text("restarted or has stopped")
     screenshot(report, "range-failed")
     show_all(report)
-    expect(report.locator(".tp-crumb-total")).to_have_text("total 70 ms")
+    expect(report.locator(".tp-crumb-total")).to_have_text("total 15 ms per step")

@@ -48,12 +48,20 @@ class OfPart(Protocol[Result_co]):
 
 
 def once_for_the_whole(build: Callable[[Trace, TimeRange], Result]) -> OfPart[Result]:
-    """Cache the result of ``build`` for the whole trace, as ``once_per_trace`` does; that of a part is made anew."""
-    whole = once_per_trace(lambda trace: build(trace, WHOLE))
+    """Cache the result of ``build`` for the whole trace, as ``once_per_trace`` does, and for the steps that count.
+
+    That of a range is made anew.
+    """
+    kept: WeakKeyDictionary[Trace, dict[TimeRange, Result]] = WeakKeyDictionary()
 
     @wraps(build)
     def of_part(trace: Trace, part: TimeRange = WHOLE) -> Result:
-        return whole(trace) if part == WHOLE else build(trace, part)
+        if part != WHOLE and not part.left_out:
+            return build(trace, part)
+        known = kept.setdefault(trace, {})
+        if part not in known:
+            known[part] = build(trace, part)
+        return known[part]
 
     return of_part
 

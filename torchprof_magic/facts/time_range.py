@@ -1,8 +1,7 @@
-"""A part of a recording, for views that show only what lies in it.
+"""A part of the time of a recording: a step, a range that was chosen, or the steps that count.
 
-Events are cut at its edges, and device work counts where it ran, as in the tables of ops and kernels of a range. What
-an event belongs to, such as its line or its forward op, is found in the whole recording. So times and bytes of ranges
-that follow one another add up to those of all of them together.
+Intervals are cut at its edges, and moments are in it or not. A moment at an edge belongs to one range only, so sums of
+ranges that follow one another add up to those of all of them together.
 """
 
 from __future__ import annotations
@@ -16,27 +15,53 @@ if TYPE_CHECKING:
 
 
 class TimeRange(NamedTuple):
-    """The time from ``start_ns`` until just before ``end_ns``."""
+    """The time from ``start_ns`` until just before ``end_ns``, but for the ranges that are ``left_out``.
+
+    ``left_out`` holds the start and the end of each, sorted and disjoint. Where there are some, the times that ``cut``
+    returns are by the part's own clock, which stands still in them, so they only compare with others of the same part.
+    """
 
     start_ns: int
     end_ns: int
+    left_out: tuple[tuple[int, int], ...] = ()
 
     def cut(self, start_ns: IntArray, dur_ns: IntArray) -> tuple[IntArray, IntArray]:
         """Return the start and the duration of the part of each interval that lies inside; of others 0 ns at an edge.
 
         Nested intervals stay nested.
         """
-        start = np.clip(start_ns, self.start_ns, self.end_ns)
-        return start, np.clip(start_ns + dur_ns, self.start_ns, self.end_ns) - start
+        start = self._clock(start_ns)
+        return start, self._clock(start_ns + dur_ns) - start
 
     def touches(self, start_ns: IntArray, dur_ns: IntArray) -> BoolArray:
         """Return which intervals have a part inside; those of 0 ns if that moment is."""
         is_begun, is_open = start_ns < self.end_ns, start_ns + dur_ns > self.start_ns
-        return is_begun & (is_open | ((dur_ns == 0) & (start_ns == self.start_ns)))
+        found: BoolArray = is_begun & (is_open | ((dur_ns == 0) & (start_ns == self.start_ns)))
+        if self.left_out:
+            found &= np.where(dur_ns == 0, self.holds(start_ns), self.cut(start_ns, dur_ns)[1] > 0)
+        return found
 
     def holds(self, time_ns: IntArray) -> BoolArray:
         """Return which moments are inside."""
-        return (time_ns >= self.start_ns) & (time_ns < self.end_ns)
+        found: BoolArray = (time_ns >= self.start_ns) & (time_ns < self.end_ns)
+        if self.left_out:
+            found &= self._stopped_ns(time_ns) == 0
+        return found
+
+    def _clock(self, time_ns: IntArray) -> IntArray:
+        """Return the times by the clock of the part."""
+        time: IntArray = np.clip(time_ns, self.start_ns, self.end_ns)
+        if not self.left_out:
+            return time
+        starts, ends = np.array(self.left_out, np.int64).T
+        begun = np.concatenate(([0], np.cumsum(ends - starts)))[np.searchsorted(starts, time, side="right")]
+        return time - begun + self._stopped_ns(time)
+
+    def _stopped_ns(self, time_ns: IntArray) -> IntArray:
+        """Return for how long the clock still stands at each moment: 0 unless that is left out."""
+        starts, ends = np.array(self.left_out, np.int64).T
+        last = np.searchsorted(starts, time_ns, side="right") - 1
+        return np.where(last >= 0, np.maximum(ends[last] - time_ns, 0), 0)
 
 
 # Every moment that a trace can have.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
@@ -28,7 +29,7 @@ from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
 from torchprof_magic.tables.process_groups import ranks_text
 from torchprof_magic.tables.source.lines import lines_table
 from torchprof_magic.tables.source.modules import modules_table
-from torchprof_magic.tables.steps import complete_steps, steps_table, steps_worth
+from torchprof_magic.tables.steps import counted_rows, steps_table
 from torchprof_magic.tables.waiting.loaders import loaders_table
 from torchprof_magic.tables.waiting.waits import HOST_RULES, waits_table
 
@@ -42,7 +43,7 @@ MAX_GROUPS = 20  # process groups that are listed
 
 def overview_facts(trace: Trace) -> Facts:
     """Return the headline facts in reading order: steps, devices, top ops, memory, recording, metadata."""
-    steps = complete_steps(steps_table(trace).frame)
+    steps = counted_rows(trace)
     sections = (
         _why_idle(trace),
         Section(title="Where the host's time goes", facts=_phases(steps), kind="phases", aside="per step"),
@@ -52,7 +53,7 @@ def overview_facts(trace: Trace) -> Facts:
         _top_ops(trace),
         _top_modules(trace),
         _top_lines(trace),
-        Section(title="Steps", facts=_steps(steps), group="about"),
+        Section(title="Steps", facts=_steps(trace), group="about"),
         *_devices(trace),
         Section(title="Recording", facts=_recording(trace), group="about"),
         Section(title="Process groups", facts=_process_groups(trace), group="about"),
@@ -102,8 +103,8 @@ _PHASE_OF_RULE = {"wait": "idle", "garbage": "python"}
 
 def _waits(trace: Trace) -> Section:
     """Return what holds the host longest, and how much of that a device works, or the line that waits."""
-    frame = waits_table(trace).frame
-    steps = steps_worth(trace)
+    frame = waits_table(trace, counted_part(trace)).frame
+    steps = counted_steps(trace).steps
     facts = tuple(
         Fact(
             label=row["call"] or row["rule"],
@@ -129,7 +130,7 @@ def _wait_note(trace: Trace, row: dict[str, Any]) -> str:
 
 def _loaders(trace: Trace) -> Section:
     """Return how long the program waits for batches, and how often its workers had none ready."""
-    steps = steps_worth(trace)
+    steps = counted_steps(trace).steps
     facts = tuple(
         Fact(
             label="DataLoader",
@@ -140,7 +141,7 @@ def _loaders(trace: Trace) -> Section:
             else f"not ready {format_count(row['late'])} of {counted(row['count'], 'time')}",
             phase="data",
         )
-        for row in loaders_table(trace).frame.head(TOP_WAITS).to_dicts()
+        for row in loaders_table(trace, counted_part(trace)).frame.head(TOP_WAITS).to_dicts()
     )
     return Section(title="Loading data", facts=facts, kind="bars", aside=_each(trace))
 
@@ -151,8 +152,8 @@ def _busy_note(row: dict[str, Any]) -> str:
 
 
 def _top_lines(trace: Trace) -> Section:
-    frame = lines_table(trace).frame
-    steps = steps_worth(trace)
+    frame = lines_table(trace, counted_part(trace)).frame
+    steps = counted_steps(trace).steps
     rows = frame.filter(pl.col("self_cpu_ns") > 0).sort("self_cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
     phases = _phases_of_lines(trace)
     is_watched = bool((trace.sites["kind"] == "line").any())
@@ -195,8 +196,8 @@ def _phases_of_lines(trace: Trace) -> dict[tuple[str, int], str]:
 
 
 def _top_modules(trace: Trace) -> Section:
-    frame = modules_table(trace).frame.filter(pl.col("class_name") != "")
-    steps = steps_worth(trace)
+    frame = modules_table(trace, counted_part(trace)).frame.filter(pl.col("class_name") != "")
+    steps = counted_steps(trace).steps
     by = pl.col("self_device_ns") if trace.has_device else pl.col("self_cpu_ns") + pl.col("self_backward_cpu_ns")
     rows = frame.group_by("class_name").agg(by.sum().alias("ns"), pl.col("calls").sum()).filter(pl.col("ns") > 0)
     rows = rows.sort("ns", "class_name", descending=[True, False]).head(TOP_ROWS)
@@ -218,7 +219,7 @@ def _top_modules(trace: Trace) -> Section:
 
 def _each(trace: Trace) -> str:
     """Return what times stand for: they are means of the steps where there are some."""
-    return "per step" if complete_steps(steps_table(trace).frame).height else "in all"
+    return "per step" if has_counted_steps(trace) else "in all"
 
 
 def _calls(calls: int, steps: float) -> str:
@@ -236,18 +237,21 @@ def _phases(steps: pl.DataFrame) -> tuple[Fact, ...]:
     return tuple(_number(phase, mean, "ns", "adds up to the step") for phase, mean in means if mean)  # type: ignore[arg-type]
 
 
-def _steps(steps: pl.DataFrame) -> tuple[Fact, ...]:
+def _steps(trace: Trace) -> tuple[Fact, ...]:
+    steps, counts = steps_table(trace).frame, counted_rows(trace)
     if steps.height == 0:
         return ()
-    dur = steps["dur_ns"].to_numpy()
-    mean = _number("Mean step", dur.mean(), "ns", f"over {counted(steps.height, 'step')}")
+    left_out = steps.height - counts.height
+    rest = f", {counted(left_out, 'step')} left out" if left_out else ""
+    mean = _number("Mean step", counted_steps(trace).mean_ns, "ns", f"over {counted(counts.height, 'step')}{rest}")
     if steps.height == 1:
         return (mean,)
+    dur, every = counts["dur_ns"].to_numpy(), steps["dur_ns"].to_numpy()
     with np.errstate(invalid="ignore"):  # steps of no length have no spread
         spread = np.std(dur) / dur.mean()
     return (
         mean,
-        _number("Slowest step", dur.max(), "ns", f"step {steps['number'][int(dur.argmax())]}"),
+        _number("Slowest step", every.max(), "ns", f"step {steps['number'][int(every.argmax())]}"),
         _number("Spread", spread, "ratio", "standard deviation over mean"),
     )
 
@@ -276,10 +280,10 @@ def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
 
 
 def _top_ops(trace: Trace) -> Section:
-    table = ops_table(trace)
+    table = ops_table(trace, counted_part(trace))
     by = table.sort_by or "self_cpu_ns"
     where = "device" if by == "self_device_ns" else "host"
-    steps = steps_worth(trace)
+    steps = counted_steps(trace).steps
     rows = table.frame.filter(pl.col(by) > 0).head(TOP_ROWS)
     facts = tuple(
         Fact(
@@ -334,7 +338,7 @@ def _recording(trace: Trace) -> tuple[Fact, ...]:
         facts.append(_number("Kernels, copies and fills", work, "count"))
     facts += _flops(trace)
     if (found := find_distortion(trace)) is not None:
-        facts.append(_number("Step without profiler", found.plain_ns, "ns", "median"))
+        facts.append(_number("Step without profiler", found.plain_ns, "ns", "mean without outliers"))
         way = "Longer" if found.ratio >= 1 else "Shorter"  # shorter by chance, or because the first steps do more
         facts.append(_number(f"{way} when recorded", abs(found.ratio - 1), "ratio", found.basis))
     return tuple(facts)
@@ -358,10 +362,11 @@ def _flops(trace: Trace) -> tuple[Fact, ...]:
     share = modelled_ratio(trace)
     if share is None:
         return ()
-    flops = float(flops_of_events(trace).sum())
+    is_counted = counted_part(trace).holds(trace.events["start_ns"].to_numpy())
+    flops = float(flops_of_events(trace).filter(pl.Series(is_counted)).sum())
     time = "device time" if trace.has_device else "host time of ops"
     return (
-        _number("FLOPs", flops / steps_worth(trace), "flop", _each(trace)),
+        _number("FLOPs", flops / counted_steps(trace).steps, "flop", _each(trace)),
         _number("In ops with known FLOPs", share, "ratio", f"of the {time}"),
     )
 

@@ -56,6 +56,7 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
         meta=replace(
             trace.meta,
             recorded_steps=marks,
+            chosen_steps=(),
             is_partial=not steps["complete"].all(),
             extra=_with_trace_id(trace.meta.extra, cycle),
         ),

@@ -217,14 +217,16 @@ class Meta(_Bounded):
     ``has_call_stacks`` is set if torch wrote a stack at each op, as it does in verbose recordings, and ``has_flops`` if
     FLOPs were asked for. ``has_memory`` is set if memory was asked for, even if nothing was allocated.
     ``has_function_lines`` is set if the lines of functions outside of the cell were timed.
-    ``plain_step_ns`` is how long steps took that ran without the profiler. ``backend`` is that of
-    ``torch.distributed``, whose ``process_groups`` are those of this process; ``extra`` is further metadata of the
-    file, such as the user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of
-    another. ``cpu_cores`` is how many cores the process of a live run may use, ``cpu_threads`` how many threads ops on
-    the CPU use, ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``, ``cpu_model`` is its
+    ``plain_step_ns`` is how long steps took that ran without the profiler. ``chosen_steps`` are the rows of the
+    steps that the user chose to count; empty if the rules decide. ``backend`` is that of ``torch.distributed``,
+    whose ``process_groups`` are those of this process; ``extra`` is further metadata of the file, such as the
+    user's own. ``two_pass`` is set if the frames hold the times of one cycle and the details of another.
+    ``cpu_cores`` is how many cores the process of a live run may use, ``cpu_threads`` how many threads ops on the
+    CPU use, ``cpu_features`` are units of the CPU that torch can use, such as ``amx_bf16``, ``cpu_model`` is its
     name. ``knows_storages`` is set if ``Trace.storages`` has all that the program held on the host before and after
     each cycle. ``others_share`` is the part of the time of all cores that other programs took during a live run.
-    ``ops_before`` are the ops of a live run that the same process had recorded before, None where that is not known.
+    ``ops_before`` are the ops of a live run that the same process had recorded before, None where that is not
+    known.
     ``compiled`` are the functions that ``torch.compile`` had compiled by the end of a live run that ran some.
     """
 
@@ -249,6 +251,7 @@ class Meta(_Bounded):
     recorded_steps: tuple[StepMark, ...] = ()
     is_partial: bool = False
     plain_step_ns: tuple[int, ...] = ()
+    chosen_steps: tuple[int, ...] = ()
     two_pass: TwoPass | None = None
     cpu_cores: int | None = None
     cpu_threads: int | None = None

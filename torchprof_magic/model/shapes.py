@@ -59,14 +59,16 @@ class Bars:
     """The columns that draw each row of a table as a bar, stacked by phase, all on one scale.
 
     ``number`` labels a bar, ``start`` is when it began, ``total`` is its length, and ``parts`` gives the column of each
-    phase. ``complete`` is false for a bar that was cut. ``line`` is drawn below the parts on the same scale. ``lost``
-    is how many launches of a bar have no work in the file; a bar with some is marked.
+    phase. ``complete`` is false for a bar that was cut. ``left_out`` says why a bar does not count, and is empty for
+    those that do. ``line`` is drawn below the parts on the same scale. ``lost`` is how many launches of a bar have no
+    work in the file; a bar with some is marked.
     """
 
     number: str
     start: str
     total: str
     complete: str
+    left_out: str
     parts: Mapping[str, str]
     line: str | None = None
     lost: str | None = None

@@ -200,15 +200,16 @@ class ExportHeader(msgspec.Struct, frozen=True, kw_only=True):
 class ReportHeader(msgspec.Struct, frozen=True, kw_only=True):
     """All that a page knows of a report.
 
-    ``parent`` is the page that it was opened from. ``steps`` is by how many sums are divided to be those of a step, and
-    ``titles`` are the names of kernels that have a shorter one, with it. ``ranged`` are the views that the kernel
-    computes for a range of time, ``first`` is the view to open, if not the first tab, and ``exports`` is what the menu
-    offers, in a saved file only what it contains. ``can_compare`` says that the page can ask for a comparison with
-    another run; ``change_line`` says how the steps changed since the last run of the cell. Texts are empty where
-    nothing is known.
+    ``parent`` is the page that it was opened from. ``steps`` is how many steps count, by which sums are divided,
+    ``step_ns`` is the typical one, null without steps, and ``titles`` are the names of kernels that have a shorter
+    one, with it. ``ranged`` are the views that the kernel computes for a range of time, ``first`` is the view to
+    open, if not the first tab, and ``exports`` is what the menu offers, in a saved file only what it contains.
+    ``can_compare`` says that the page can ask for a comparison with another run, ``can_choose_steps`` that it can
+    choose which steps count; ``change_line`` says how the steps changed since the last run of the cell. Texts are
+    empty where nothing is known.
     """
 
-    version: Literal[10] = 10
+    version: Literal[11] = 11
     run_id: str
     title: str
     verdict: VerdictHeader
@@ -220,8 +221,10 @@ class ReportHeader(msgspec.Struct, frozen=True, kw_only=True):
     machine: str = ""
     notice: str = ""
     steps: float = 1
+    step_ns: float | None = None
     titles: tuple[tuple[str, str], ...] = ()
     can_compare: bool = False
+    can_choose_steps: bool = False
     change_line: str = ""
     change: ChangeHeader | None = None
     ranged: tuple[str, ...] = ()

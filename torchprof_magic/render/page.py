@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.device.kernel_names import titles_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
@@ -32,7 +33,6 @@ from torchprof_magic.render.range_views import RangeViews
 from torchprof_magic.render.text import machine_of, steps_sentence
 from torchprof_magic.tables.execution_trace import has_graph
 from torchprof_magic.tables.source.lines import lines_table
-from torchprof_magic.tables.steps import steps_worth
 from torchprof_magic.tables.timeline.slice_windows import is_windowed
 
 if TYPE_CHECKING:
@@ -96,12 +96,14 @@ def build_page(
     live: Mapping[str, Callable[[], Shape]] = MappingProxyType({}),
     parent: str = "",
     can_compare: bool = False,
+    can_choose_steps: bool = False,
     change_line: str = "",
     compared: ComparedPage | None = None,
 ) -> Page:
     """Return the data for the front end, which offers the ``exports``, and a way back to the page called ``parent``.
 
-    ``can_compare``: the page can ask for a comparison. ``change_line`` says in the header how the steps changed since
+    ``can_compare``: the page can ask for a comparison, and with ``can_choose_steps`` for a page in which other steps
+    count. ``change_line`` says in the header how the steps changed since
     the last run of the cell. ``compared`` is a comparison with another run, which has a tab of its own.
 
     A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
@@ -126,6 +128,7 @@ def build_page(
             if view in built or view in waiting
         ),
         can_compare=can_compare,
+        can_choose_steps=can_choose_steps,
         change_line=change_line,
         change=compared.head if compared is not None else None,
         ranged=tuple(ranges.names),
@@ -158,7 +161,8 @@ def _of_recording(trace: Trace, verdict: Verdict, run_id: str) -> ReportHeader:
         machine=machine_of(trace),
         notice=_notice(trace),
         verdict=_verdict(trace, verdict),
-        steps=steps_worth(trace),
+        steps=counted_steps(trace).steps,
+        step_ns=counted_steps(trace).mean_ns if has_counted_steps(trace) else None,
         titles=tuple(titles_of(trace).items()),
         views=(),
         exports=(),

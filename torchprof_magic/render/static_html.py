@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
@@ -22,7 +23,6 @@ from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
 from torchprof_magic.render.pictures import PICTURES
 from torchprof_magic.render.text import machine_of, saving_words, steps_sentence
-from torchprof_magic.tables.steps import steps_worth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ def static_html(
         *(_section(section) for section in sections[:1]),
         card_rows(overview.cards),
         *(_section(section) for section in sections[1:]),
-        _ops(shapes["ops"], steps_worth(trace)),
+        _ops(shapes["ops"], counted_steps(trace).steps),
         *(_section(section) for section in tops),
         *(_figure(view, shapes[view]) for view in _TITLES if in_notebook and count_rows(shapes[view])),
         _folded("About this run", "".join((*_problem_lines(others), *(_section(section) for section in about)))),
@@ -160,7 +160,8 @@ def _step_row(row: Mapping[str, float], bars: Bars, largest: float, look: Column
     parts = [(phase, float(row[name])) for phase, name in bars.parts.items() if row[name]]
     words = ", ".join(f"{phase_title(phase)} {format_value(value, 'ns')}" for phase, value in parts)
     image = f'<img alt="{_text(words)}" src="{track_image(parts, largest)}">'
-    number = f"{row[bars.number]}{'' if row[bars.complete] else ', partial'}"
+    left_out = ", left out" if row[bars.left_out] else ""
+    number = f"{row[bars.number]}{left_out if row[bars.complete] else ', partial'}"
     cells = [(_NAME, number), (_NAME, image), (_NUMBER, look.format(row[bars.total]))]
     return [*cells, (_NUMBER, look.format(row[bars.line]))] if bars.line else cells
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from torchprof_magic.facts.device.busy import has_any_device
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import top_rows
@@ -19,12 +21,9 @@ from torchprof_magic.model.units import (
 )
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_peaks
-from torchprof_magic.tables.steps import complete_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    import polars as pl
 
     from torchprof_magic.findings.verdict.decision import Verdict
     from torchprof_magic.model.meta import Meta, Problem
@@ -93,7 +92,7 @@ def text_summary(
     parts = [printable(title), printable(machine), "", verdict.statement, *doubt_lines(verdict.doubts)]
     parts += card_lines(cards)
     parts += _phase_lines(steps.frame)
-    parts += _op_lines(ops)
+    parts += _op_lines(ops, steps.frame)
     parts += [_memory_line(mark, peak_note(mark.lane)) for mark in memory_peaks(memory)]
     parts += [_problem_line(problem) for problem in problems]
     return "\n".join(parts)
@@ -156,35 +155,50 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
+def _counted(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the steps that count."""
+    return steps.filter(pl.col("left_out") == "")
+
+
 def _phase_lines(steps: pl.DataFrame) -> list[str]:
+    """Return the typical step and its phases, the longest first."""
     if steps.height == 0:
         return []
-    steps = complete_steps(steps)
-    mean = float(steps["dur_ns"].mean() or 0)  # type: ignore[arg-type]
-    shares = [(phase, float(steps[f"{phase}_ns"].mean() or 0) / max(mean, 1)) for phase in PHASES]  # type: ignore[arg-type]
-    split = ", ".join(f"{phase} {format_ratio(share)}" for phase, share in shares if share >= 0.0005)  # noqa: PLR2004 - shown as 0.1 %
-    return [f"Mean step {format_ns(mean)}: {split}"]
+    counts = _counted(steps)
+    mean, *times = (float(counts[f"{name}_ns"].mean() or 0) for name in ("dur", *PHASES))  # type: ignore[arg-type]
+    phases = sorted(zip(times, PHASES, strict=True), key=lambda phase: -phase[0])
+    split = ", ".join(
+        f"{phase} {format_ns(ns)} ({format_ratio(ns / max(mean, 1))})"
+        for ns, phase in phases
+        if ns >= 0.0005 * mean > 0  # shown as 0.1 %
+    )
+    left_out = steps.height - counts.height
+    without = f" ({counted(left_out, 'step')} left out)" if left_out else ""
+    return [f"Mean step {format_ns(mean)}{without}: {split}"]
 
 
-def _op_lines(ops: Table) -> list[str]:
+def _op_lines(ops: Table, steps: pl.DataFrame) -> list[str]:
+    """Return the first rows of the table of ops; sums are given per step, where there are steps."""
     frame = top_rows(ops)
     if frame.height == 0:
         return []
     shown = [column for column in ops.columns if column.unit in _CELLS and not column.is_minor]
     header = "".join(f"{column.title:>18}" for column in shown)
-    lines = ["", f"{'Op':<{NAME_WIDTH}}{header}"]
+    lines = ["", f"{'Op, per step' if steps.height else 'Op':<{NAME_WIDTH}}{header}"]
+    divisors = [max(_counted(steps).height, 1) if column.is_sum else 1 for column in shown]
     for row in frame.head(TOP_ROWS).to_dicts():
-        cells = "".join(f"{_cell(row[column.name], column.unit):>18}" for column in shown)
+        cells = "".join(
+            f"{_cell(row[column.name], column.unit, divisor):>18}"
+            for column, divisor in zip(shown, divisors, strict=True)
+        )
         lines.append(f"{_shortened(row['name']):<{NAME_WIDTH}}{cells}")
     hidden = frame.height - TOP_ROWS
     lines.append(f"and {counted(hidden, 'more op')}" if hidden > 0 else "")
     return lines
 
 
-def _cell(value: float | None, unit: str) -> str:
-    if value is None:
-        return "–"
-    return _CELLS[unit](value)
+def _cell(value: float | None, unit: str, divisor: int) -> str:
+    return "–" if value is None else _CELLS[unit](value / divisor)
 
 
 def _shortened(name: str) -> str:

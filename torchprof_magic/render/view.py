@@ -52,6 +52,7 @@ class View(Generic[Source]):
             view.
         follows_range: Whether ``frame`` and ``build`` also take a ``part`` of the time. The page asks the kernel for
             that part when a step or a range is chosen; otherwise it shows all steps.
+        is_per_step: Whether the page gives what it shows per step: of the steps that count. Such a view follows ranges.
     """
 
     name: str
@@ -72,6 +73,7 @@ class View(Generic[Source]):
     is_there: Callable[[Source], bool] | None = None
     is_live: bool = False
     follows_range: bool = False
+    is_per_step: bool = False
 
     def data(self, source: Source, part: TimeRange = WHOLE) -> pl.DataFrame:
         """Return the table of a part of the time; raises ``TypeError`` for a row that has none."""

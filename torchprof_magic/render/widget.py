@@ -71,7 +71,14 @@ class _Compare(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag
     is_swapped: bool = False
 
 
-_Request = _Get | Question | _Open | _Runs | _Compare | _FrontEnd
+class _Count(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="count"):
+    """A request to show, in this place, the report in which only some steps count, by their rows."""
+
+    id: int | str
+    rows: tuple[int, ...]
+
+
+_Request = _Get | Question | _Open | _Runs | _Compare | _FrontEnd | _Count
 ALL_RANKS = -1
 # Number of live views that stay open; the static copy replaces older ones. A kernel keeps every widget that it has
 # shown, and is not notified when the output that shows it is cleared.
@@ -96,7 +103,8 @@ class Shown:
     """The data of a live view: a page, and the report as files for export.
 
     ``frame_bytes`` is the size of the frames of the report in memory. ``writers`` has for each of ``EXPORTS`` a
-    function that writes the file to a path and returns the path.
+    function that writes the file to a path and returns the path. ``counting`` returns the page in which only some steps
+    count, by their rows; it raises ``TorchProfError``.
     """
 
     def __init__(
@@ -107,8 +115,10 @@ class Shown:
         frame_bytes: int,
         writers: Mapping[str, Callable[[Path], Path]],
         comparing: Comparing | None = None,
+        counting: Callable[[Sequence[int]], Shown] | None = None,
     ) -> None:
         self.page = page
+        self.counting = counting
         self.comparing = comparing
         self.title = title
         self.frame_bytes = frame_bytes
@@ -177,17 +187,14 @@ class ReportWidget(anywidget.AnyWidget):
 
     def _reply(self, request: _Request) -> tuple[dict[str, object], list[bytes]]:
         """Return the head and the buffers of the reply."""
-        if isinstance(request, _Open):
-            self._replace(self._rank(request.rank))
+        if isinstance(request, _Open | _Compare | _Count):
+            self._replace(self._wished(request))
             return {"kind": "opened"}, []
         if isinstance(request, _FrontEnd):
             module, style, _ = packed()
             return {"kind": "front_end"}, [module, style]
         if isinstance(request, _Runs):
             return {"kind": "runs", "runs": list(self._comparing().runs())}, []
-        if isinstance(request, _Compare):
-            self._replace(self._comparing().compare(request.run, request.is_swapped))
-            return {"kind": "opened"}, []
         if isinstance(request, _Get):
             return self._chunk(request)
         answers = self._alive().page.answers.get(request.view)
@@ -195,6 +202,16 @@ class ReportWidget(anywidget.AnyWidget):
             raise TorchProfError("The report has no such timeline.")
         facts, frames = answers.answer(request)
         return {"kind": "answer", "facts": facts}, list(frames)
+
+    def _wished(self, request: _Open | _Compare | _Count) -> Shown:
+        """Return what is to be shown in this place."""
+        match request:
+            case _Open():
+                return self._rank(request.rank)
+            case _Compare():
+                return self._comparing().compare(request.run, request.is_swapped)
+            case _Count():
+                return self._counting(request.rows)
 
     def _rank(self, rank: int) -> Shown:
         if self._open_rank is None:
@@ -206,6 +223,12 @@ class ReportWidget(anywidget.AnyWidget):
         if comparing is None:
             raise TorchProfError("This report cannot be compared here.")
         return comparing
+
+    def _counting(self, rows: Sequence[int]) -> Shown:
+        counting = self._alive().counting
+        if counting is None:
+            raise TorchProfError("This report cannot be shown with other steps.")
+        return counting(rows)
 
     def _replace(self, shown: Shown) -> None:
         """Show another report in this place; header and data change together."""

@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from torchprof_magic.facts.counted_steps import counted_part
 from torchprof_magic.facts.device.believable import believable
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.findings.advice import Advice, Findings, Settings, cards_of, find_advice
 from torchprof_magic.findings.advice.leak_holders import RULE as LEAK_RULE
 from torchprof_magic.findings.advice.leak_holders import with_holders
@@ -48,7 +50,8 @@ class Analysis(Mapping[str, Shape]):
             return held
         if name not in self._shapes:
             view = {view.name: view for view in TABS}[name]
-            self._shapes[name] = self._complete(view.shape(self.trace))
+            part = counted_part(self.trace) if view.is_per_step else WHOLE
+            self._shapes[name] = self._complete(view.shape(self.trace, part))
         return self._shapes[name]
 
     def __iter__(self) -> Iterator[str]:

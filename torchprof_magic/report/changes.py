@@ -107,6 +107,10 @@ class Changes(HasTables[Runs]):
         """Return the recording that a recording is compared with."""
         return self.after if self.before is believable(trace) else self.before
 
+    def with_trace(self, trace: Trace, other: Trace) -> Changes:
+        """Return the changes with another recording in the place of one."""
+        return Changes(*(other if each is trace else each for each in (self.before, self.after)))
+
     def page(self, *, shown: Trace, is_first: bool) -> ComparedPage:
         """Return what the page of the recording ``shown`` says of this comparison."""
         change = self.change

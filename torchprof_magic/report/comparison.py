@@ -29,7 +29,7 @@ class Comparison(Changes, Displayed["ChangeForms"]):
     Frames have the columns ``before``, ``after`` and ``delta``: own host time in a typical step, in ns, or bytes. With
     a device in both runs they also have ``device_before``, ``device_after`` and ``device_delta``. ``status`` is both,
     new or gone. The largest change comes first; if the steps alone cannot tell what changed, that beyond what all ops
-    share. A typical value of a row is the mean of the middle half of the steps. The live view and the file are the
+    share. A row has the same time per step as in the report of its run. The live view and the file are the
     report of the run ``after``, opened at the comparison.
     """
 

@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from torchprof_magic.exporters.chrome import write_chrome
+from torchprof_magic.facts.counted_steps import with_chosen_steps
 from torchprof_magic.model.errors import StoreError
 from torchprof_magic.model.shapes import Series, Table, count_rows
 from torchprof_magic.render.displayed import Forms, KeptView
@@ -28,7 +29,7 @@ from torchprof_magic.tables.execution_trace import has_graph
 from torchprof_magic.tables.memory.starting_level import starting_note
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from torchprof_magic.model.shapes import Shape
@@ -52,6 +53,7 @@ class TraceForms(Forms):
         change_line: How the steps changed since an earlier run, for the header.
         changes: What the tab Compare shows, if there is one.
         opens_changes: Whether the page is opened at that tab.
+        by_rules: The forms in which the rules choose the steps that count, if the user chose others.
     """
 
     analysis: Analysis
@@ -60,6 +62,7 @@ class TraceForms(Forms):
     change_line: str = ""
     changes: Changes | None = None
     opens_changes: bool = False
+    by_rules: TraceForms | None = None
 
     @property
     def trace(self) -> Trace:
@@ -86,6 +89,18 @@ class TraceForms(Forms):
             changes=changes,
             opens_changes=is_first,
         )
+
+    def counting(self, rows: Sequence[int]) -> TraceForms:
+        """Return the forms of the same recording in which these steps count, by their rows."""
+        forms = self.by_rules or self
+        chosen = with_chosen_steps(forms.trace, rows).meta.chosen_steps
+        if not chosen:
+            return forms
+        recorded = replace(forms.recorded, meta=replace(forms.recorded.meta, chosen_steps=chosen))
+        is_corrected = forms.trace is not forms.recorded
+        analysis = Analysis(recorded, forms.analysis.find_holders, is_corrected=is_corrected)
+        changes = forms.changes.with_trace(forms.trace, analysis.trace) if forms.changes is not None else None
+        return replace(forms, analysis=analysis, change_line="", changes=changes, opens_changes=False, by_rules=forms)
 
     def text(self) -> str:
         """Return the verdict, what to change, the steps, the top ops, peaks and problems."""
@@ -116,14 +131,15 @@ class TraceForms(Forms):
         """The data of the live view: header, embedded columns, and columns to pull."""
         held = self.analysis.held
         live = {HOLDERS: held.look} if self.analysis.find_holders is not None else {}
-        return self._page(live=live, can_compare=not has_graph(self.trace))
+        return self._page(live=live, can_ask=not has_graph(self.trace))
 
     def shown(self, kept: KeptView) -> Shown:
         """Return the data of the live view, which offers to compare with the other runs that are known."""
         from torchprof_magic.render.widget import Comparing  # noqa: PLC0415 - to show a result, not to compute one
 
         compare = partial(_compared_in_page, self, weakref.ref(kept))
-        return self._shown(self.page, Comparing(partial(_runs_beside, self.known_id), compare))
+        comparing = Comparing(partial(_runs_beside, self.known_id), compare)
+        return self._shown(self.page, comparing, partial(_counting_in_page, self, weakref.ref(kept)))
 
     def shown_below(self, parent: str) -> Shown:
         """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
@@ -148,7 +164,7 @@ class TraceForms(Forms):
         live: Mapping[str, Callable[[], Shape]],
         is_standalone: bool = False,
         exports: tuple[Export, ...] = EXPORTS,
-        can_compare: bool = False,
+        can_ask: bool = False,
     ) -> Page:
         return build_page(
             self.trace,
@@ -159,7 +175,8 @@ class TraceForms(Forms):
             is_standalone=is_standalone,
             exports=exports,
             live=live,
-            can_compare=can_compare,
+            can_compare=can_ask,
+            can_choose_steps=can_ask and self.trace.steps.height > 1,
             change_line=self.change_line,
             compared=self._compared,
         )
@@ -171,14 +188,17 @@ class TraceForms(Forms):
             return None
         return self.changes.page(shown=self.trace, is_first=self.opens_changes)
 
-    def _shown(self, page: Page, comparing: Comparing | None = None) -> Shown:
+    def _shown(
+        self, page: Page, comparing: Comparing | None = None, counting: Callable[[Sequence[int]], Shown] | None = None
+    ) -> Shown:
         from torchprof_magic.render.widget import Shown  # noqa: PLC0415 - as above
 
         frame_bytes = self.trace.events.estimated_size() + self.trace.memory.estimated_size()
         chrome = partial(write_chrome, self.recorded)
         writers: dict[str, Callable[[Path], Path]] = {"html": self.write_html, "chrome": chrome, "perfetto": chrome}
         title = self.trace.meta.title
-        return Shown(page, title=title, frame_bytes=int(frame_bytes), writers=writers, comparing=comparing)
+        size = int(frame_bytes)
+        return Shown(page, title=title, frame_bytes=size, writers=writers, comparing=comparing, counting=counting)
 
 
 def _compared_in_page(forms: TraceForms, kept: weakref.ref[KeptView], key: str, is_swapped: bool) -> Shown:
@@ -193,6 +213,15 @@ def _compared_in_page(forms: TraceForms, kept: weakref.ref[KeptView], key: str, 
     found = Changes(trace, other) if is_swapped else Changes(other, trace)
     keeper = kept() or KeptView()
     keeper.shown = replace(forms, changes=found, opens_changes=True).shown(keeper)
+    return keeper.shown
+
+
+def _counting_in_page(forms: TraceForms, kept: weakref.ref[KeptView], rows: Sequence[int]) -> Shown:
+    """Return what the page shows when these steps count."""
+    if not rows or not all(0 <= row < forms.trace.steps.height for row in rows):
+        raise StoreError("At least one of the recorded steps must count.")
+    keeper = kept() or KeptView()
+    keeper.shown = forms.counting(sorted(set(rows))).shown(keeper)
     return keeper.shown
 
 

@@ -12,6 +12,7 @@ from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
 from torchprof_magic.exporters.saved import write_saved
+from torchprof_magic.facts.counted_steps import counted_part, step_ns_of, with_chosen_steps
 from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.findings.advice import chosen_card, find_advice, plan_trial
 from torchprof_magic.findings.compare.change_words import change_line
@@ -22,9 +23,8 @@ from torchprof_magic.findings.compare.limits_check import (
     broken_step_limit,
     broken_table,
 )
-from torchprof_magic.findings.compare.per_step import sample_of, step_durations
+from torchprof_magic.findings.compare.per_step import sample_of
 from torchprof_magic.findings.compare.run_change import find_change
-from torchprof_magic.findings.compare.step_change import typical_ns
 from torchprof_magic.ingest import read_place
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.errors import ProfileAssertionError
@@ -221,6 +221,30 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         if end_ns < start_ns:
             raise ValueError(f"end_ns must be at least start_ns (got {start_ns} and {end_ns})")
         return ReportPart(self._believed, TimeRange(start_ns, end_ns))
+
+    @property
+    def counted(self) -> ReportPart:
+        """The tables of the steps that count, as the page shows them: ``report.counted.ops``.
+
+        Sums divided by the number of these steps, whose ``left_out`` in ``report.steps`` is empty, are what the page
+        and the text give per step.
+        """
+        return ReportPart(self._believed, counted_part(self._believed))
+
+    def counting(self, *numbers: int) -> Report:
+        """Return a report of the same recording in which these steps count, by their numbers, and no others.
+
+        Everything that is given per step follows: the verdict, the advice, the tables of the page, the text. Raises
+        ``ValueError`` for a step that was not recorded, and without any.
+        """
+        rows = {number: row for row, number in enumerate(self.trace.steps["number"].to_list())}
+        if unknown := [number for number in numbers if number not in rows]:
+            raise ValueError(f"no step {unknown[0]} was recorded")
+        if not numbers:
+            raise ValueError("at least one step must count")
+        chosen = with_chosen_steps(self._believed, [rows[number] for number in set(numbers)]).meta.chosen_steps
+        trace = replace(self.trace, meta=replace(self.trace.meta, chosen_steps=chosen))
+        return Report(trace, trace_paths=self._trace_paths, find_saved=self._find_saved)
 
     @property
     def verdict(self) -> Verdict:
@@ -433,7 +457,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         A limit that cannot be checked, because there are no steps or no memory, is broken.
 
         Args:
-            step_ms: The longest typical step in ms: the lower quartile of the complete steps.
+            step_ms: The longest typical step in ms: the mean of those that count, see ``report.steps``.
             max_peak: The highest peak of memory on any device, in bytes or as ``"2 GB"``; memory must be recorded.
             no: Names of ops and ranges that must not run, such as ``aten::item``.
             against: A run, or the file of one that ``save`` wrote, than which this one must not be slower.
@@ -458,8 +482,8 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
 
     @property
     def step_ns(self) -> float:
-        """The typical complete step in ns: the lower quartile, which a busy machine changes least; else nan."""
-        return typical_ns(step_durations(self._believed))
+        """The typical step in ns: the mean of those that count, see ``report.steps``; nan if none is complete."""
+        return step_ns_of(self._believed)
 
     def sample(self) -> RunSample:
         """Return what is needed to compare the steps with those of a later run when this report is gone."""

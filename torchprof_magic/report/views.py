@@ -61,6 +61,7 @@ def _grouping(key: str, group: str) -> View[Trace]:
         group=group,
         is_there=partial(op_groups.can_group, key=key),
         follows_range=True,
+        is_per_step=True,
     )
 
 
@@ -115,6 +116,7 @@ VIEWS: tuple[View[Trace], ...] = (
         is_counted=True,
         group="Op",
         follows_range=True,
+        is_per_step=True,
     ),
     View(
         name="flame",
@@ -128,6 +130,7 @@ VIEWS: tuple[View[Trace], ...] = (
         empty="No torch op ran during the recording, so there is no call tree.",
         is_there=has_calls,
         follows_range=True,
+        is_per_step=True,
     ),
     View(
         name="source",
@@ -142,6 +145,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "(--stack).",
         flag="--stack",
         follows_range=True,
+        is_per_step=True,
     ),
     View(
         name="modules",
@@ -156,6 +160,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "record Python frames with --stack.",
         flag="--modules",
         follows_range=True,
+        is_per_step=True,
     ),
     View(
         name="memory",
@@ -247,6 +252,7 @@ VIEWS: tuple[View[Trace], ...] = (
         tab="ops",
         group="Kernel",
         follows_range=True,
+        is_per_step=True,
     ),
     _grouping("module", "Module"),
     _grouping("line", "Line"),

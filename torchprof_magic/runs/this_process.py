@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from difflib import SequenceMatcher
+from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
@@ -120,7 +121,7 @@ def remember(
             run_id=report.run_id,
             events=trace.events.height,
             steps=whole.height,
-            step_ns=report.step_ns if whole.height else None,
+            step_ns=None if isnan(report.step_ns) else report.step_ns,
             cell=number,
             change=report.change_line,
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps, whole_steps
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.host.phases import PHASES
@@ -17,6 +18,7 @@ from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.shapes import Bars, Column, Table
+from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -43,6 +45,14 @@ COLUMNS = (
     Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule.", is_minor=True),
     Column(
         name="complete", title="Complete", unit="bool", definition="False if the step was interrupted.", is_minor=True
+    ),
+    Column(
+        name="left_out",
+        title="Left out",
+        unit="text",
+        definition="Why the step does not count in what is given per step; empty if it does. Outliers, and steps that "
+        "are not complete or launch far less than others, do not count.",
+        is_minor=True,
     ),
     Column(
         name="start_ns",
@@ -81,6 +91,7 @@ BARS = Bars(
     start="start_ns",
     total="dur_ns",
     complete="complete",
+    left_out="left_out",
     parts={phase: f"{phase}_ns" for phase in PHASES},
 )
 
@@ -92,7 +103,12 @@ def steps_table(trace: Trace) -> Table:
     end = trace.steps["end_ns"].to_numpy()
     split = _split_by_phase(trace)
     frame = trace.steps.select(
-        "number", "cycle", "complete", "start_ns", (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")
+        "number",
+        "cycle",
+        "complete",
+        _reasons(trace).alias("left_out"),
+        "start_ns",
+        (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"),
     ).with_columns(pl.Series(f"{phase}_ns", split[phase], dtype=pl.Int64) for phase in PHASES)
     if not trace.has_device:
         return _of_host(frame, transitions_ns(trace))
@@ -114,25 +130,30 @@ def _of_host(frame: pl.DataFrame, recording_ns: IntArray) -> Table:
     return Table(frame=frame.with_columns(pl.Series("recording_ns", recording_ns)), columns=columns, bars=BARS)
 
 
-def complete_steps(steps: pl.DataFrame) -> pl.DataFrame:
-    """Return the complete steps, or all of them if none is complete; averages are taken over these."""
-    complete = steps.filter(steps["complete"])
-    return complete if complete.height else steps
+def counted_rows(trace: Trace) -> pl.DataFrame:
+    """Return the rows of ``steps_table`` of the steps that count; none for a recording without steps."""
+    return steps_table(trace).frame[counted_steps(trace).row.tolist()]
 
 
-@once_per_trace
-def steps_worth(trace: Trace) -> float:
-    """Return by how many steps sums over the whole recording are divided; at least 1.
+def whole_rows(trace: Trace) -> pl.DataFrame:
+    """Return the rows of ``steps_table`` of the complete steps, outliers as well; of all if none is complete."""
+    rows = whole_steps(trace).select("cycle", "number")
+    return steps_table(trace).frame.join(rows, on=["cycle", "number"], how="semi", maintain_order="left")
 
-    An interrupted step counts for as much of a complete one as it lasted, so that a step which was cut off at the end
-    makes the others neither longer nor shorter. If none is complete, each counts as one.
-    """
-    dur_ns = (trace.steps["end_ns"] - trace.steps["start_ns"]).to_numpy()
-    is_complete = trace.steps["complete"].to_numpy()
-    if not is_complete.any():
-        return max(1.0, len(dur_ns))
-    parts = (dur_ns[~is_complete] / max(float(dur_ns[is_complete].mean()), 1.0)).clip(0, 1)
-    return int(is_complete.sum()) + float(parts.sum())
+
+def _reasons(trace: Trace) -> pl.Series:
+    """Return for each step why it does not count, in a few words; empty for those that do."""
+    counted, steps = counted_steps(trace), trace.steps
+    reasons = ["left out by you" if trace.meta.chosen_steps else "not complete"] * steps.height
+    dur = (steps["end_ns"] - steps["start_ns"]).to_numpy()
+    usual = float(np.median(dur[counted.row])) if len(counted.row) else 0.0
+    for row in counted.outliers.tolist():
+        reasons[row] = f"{format_count(dur[row] / max(usual, 1))} times the median"
+    for row in counted.sparse.tolist():
+        reasons[row] = "launches far less than others"
+    for row in counted.row.tolist():
+        reasons[row] = ""
+    return pl.Series(reasons, dtype=pl.String)
 
 
 def _split_by_phase(trace: Trace) -> dict[str, np.ndarray]:

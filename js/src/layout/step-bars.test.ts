@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Frame } from "../wire/frame";
+import type { Column, Frame } from "../wire/frame";
 import type { BarsHeader } from "../wire/header";
 import { stepBars } from "./step-bars";
 
@@ -8,10 +8,17 @@ const numbers = (...values: number[]) => ({
   values: Float64Array.from(values),
 });
 
+const REASONS: Column = {
+  kind: "text",
+  keys: Int32Array.of(0, 1),
+  words: ["", "not complete"],
+};
+
 const FRAME: Frame = {
   rows: 2,
-  columns: new Map([
+  columns: new Map<string, Column>([
     ["number", numbers(4, 5)],
+    ["left_out", REASONS],
     ["start_ns", numbers(0, 200)],
     ["complete", numbers(1, 0)],
     ["dur_ns", numbers(200, 100)],
@@ -27,6 +34,7 @@ const BARS: BarsHeader = {
   start: "start_ns",
   total: "dur_ns",
   complete: "complete",
+  left_out: "left_out",
   parts: { forward: "forward_ns", data: "data_ns", python: "python_ns" },
   line: null,
   lost: null,
@@ -48,6 +56,10 @@ it("counts what is missing in a step where a column tells", () => {
 
 it("marks a partial step", () => {
   expect(stepBars(FRAME, BARS).map((bar) => bar.isComplete)).toEqual([true, false]);
+});
+
+it("says why a step does not count", () => {
+  expect(stepBars(FRAME, BARS).map((bar) => bar.leftOut)).toEqual(["", "not complete"]);
 });
 
 it("leaves out phases that took no time", () => {

@@ -1,7 +1,7 @@
 /** The duration of each step and the phases it is made of. All bars share one scale. */
 
 import { phases } from "../base/palette";
-import { type Frame, numberAt, rowsOf } from "../wire/frame";
+import { type Frame, numberAt, rowsOf, stringAt } from "../wire/frame";
 import type { BarsHeader } from "../wire/header";
 
 export interface StepPart {
@@ -12,8 +12,12 @@ export interface StepPart {
 }
 
 export interface StepBar {
+  /** Row of the table, by which the kernel knows the step. */
+  readonly row: number;
   readonly number: number;
   readonly isComplete: boolean;
+  /** Why it does not count in what is given per step; empty if it does. */
+  readonly leftOut: string;
   readonly start_ns: number;
   readonly dur_ns: number;
   readonly parts: readonly StepPart[];
@@ -38,7 +42,9 @@ function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): 
     return { phase, dur_ns, ratio: dur_ns / longest };
   });
   return {
+    row,
     number: numberAt(frame, bars.number, row),
+    leftOut: stringAt(frame, bars.left_out, row),
     isComplete: numberAt(frame, bars.complete, row) !== 0,
     start_ns: numberAt(frame, bars.start, row),
     dur_ns: numberAt(frame, bars.total, row),
@@ -76,15 +82,4 @@ export function histogram(
     counts[bin] = (counts[bin] ?? 0) + 1;
   }
   return counts;
-}
-
-export function medianOf(bars: readonly StepBar[]): number {
-  const sorted = bars.map(({ dur_ns }) => dur_ns).toSorted((a, b) => a - b);
-  const middle = sorted.length / 2;
-  const low = sorted[Math.ceil(middle) - 1] ?? 0;
-  return (low + (sorted[Math.floor(middle)] ?? low)) / 2;
-}
-
-export function meanOf(bars: readonly StepBar[]): number {
-  return bars.reduce((sum, { dur_ns }) => sum + dur_ns, 0) / Math.max(1, bars.length);
 }

@@ -77,6 +77,10 @@ export interface ReportSource {
    * is compared already.
    */
   compareWith(run: string, isSwapped: boolean): Promise<Result<null>>;
+  /** Whether the kernel can be asked to let other steps count. */
+  readonly canChooseSteps: boolean;
+  /** Shows the report in which only these steps count, by the rows of their table, in this place. */
+  countSteps(rows: readonly number[]): Promise<Result<null>>;
   pullExport(name: string): Promise<Result<Uint8Array>>;
   /** Opens Perfetto with an export; must be called while a click is handled. */
   openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
@@ -122,6 +126,8 @@ export function openReport(
     canCompare: parsed.value.can_compare && canAnswer(host),
     otherRuns: () => askOtherRuns(host, { signal: abort, connection }),
     compareWith: (run, isSwapped) => open({ kind: "compare", run, is_swapped: isSwapped }),
+    canChooseSteps: parsed.value.can_choose_steps && canAnswer(host),
+    countSteps: (rows) => open({ kind: "count", rows }),
     ...offered,
   });
 }

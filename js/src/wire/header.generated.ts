@@ -85,15 +85,16 @@ export type Column = Checked<typeof column>;
  * The columns that draw each row of a table as a bar, stacked by phase, all on one scale.
  *
  * `number` labels a bar, `start` is when it began, `total` is its length, and `parts` gives the
- * column of each phase. `complete` is false for a bar that was cut. `line` is drawn below the
- * parts on the same scale. `lost` is how many launches of a bar have no work in the file; a bar
- * with some is marked.
+ * column of each phase. `complete` is false for a bar that was cut. `left_out` says why a bar does
+ * not count, and is empty for those that do. `line` is drawn below the parts on the same scale.
+ * `lost` is how many launches of a bar have no work in the file; a bar with some is marked.
  */
 export const bars = record({
   number: text,
   start: text,
   total: text,
   complete: text,
+  left_out: text,
   parts: mapOf(text),
   line: orNull(text),
   lost: orNull(text),
@@ -436,16 +437,16 @@ export const view = (value: unknown, at: string): ViewHeader =>
 /**
  * All that a page knows of a report.
  *
- * `parent` is the page that it was opened from. `steps` is by how many sums are divided to be
- * those of a step, and `titles` are the names of kernels that have a shorter one, with it.
- * `ranged` are the views that the kernel computes for a range of time, `first` is the view to
- * open, if not the first tab, and `exports` is what the menu offers, in a saved file only what it
- * contains. `can_compare` says that the page can ask for a comparison with another run;
- * `change_line` says how the steps changed since the last run of the cell. Texts are empty where
- * nothing is known.
+ * `parent` is the page that it was opened from. `steps` is how many steps count, by which sums are
+ * divided, `step_ns` is the typical one, null without steps, and `titles` are the names of kernels
+ * that have a shorter one, with it. `ranged` are the views that the kernel computes for a range of
+ * time, `first` is the view to open, if not the first tab, and `exports` is what the menu offers,
+ * in a saved file only what it contains. `can_compare` says that the page can ask for a comparison
+ * with another run, `can_choose_steps` that it can choose which steps count; `change_line` says
+ * how the steps changed since the last run of the cell. Texts are empty where nothing is known.
  */
 export const reportHeader = record({
-  version: oneOf(10),
+  version: oneOf(11),
   run_id: text,
   title: text,
   verdict: verdictHeader,
@@ -457,8 +458,10 @@ export const reportHeader = record({
   machine: text,
   notice: text,
   steps: number,
+  step_ns: orNull(number),
   titles: listOf(tupleOf(text, text)),
   can_compare: flag,
+  can_choose_steps: flag,
   change_line: text,
   change: orNull(changeHeader),
   ranged: listOf(text),

@@ -42,7 +42,7 @@ export type {
 /** A view with columns, embedded or to be pulled. */
 export type FramedHeader = TableHeader | TreeHeader | SeriesHeader | SlicesHeader;
 
-const VERSION: ReportHeader["version"] = 10;
+const VERSION: ReportHeader["version"] = 11;
 
 /** The header of a report, or why it cannot be read. */
 export function parseHeader(json: unknown): Result<ReportHeader> {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 import pytest
 from ipywidgets.widgets.widget import _remove_buffers as widgets_remove_buffers
-from support import make_trace, span
+from support import annotation, make_trace, span
 
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.render import widget
@@ -142,6 +142,9 @@ class Asked:
         self.widget._answer(None, {"kind": "get", "id": "tp-1", "name": name, "chunk": chunk}, [])
         return self.answers[-1]
 
+    def count(self, *rows: int) -> None:
+        self.widget._answer(None, {"kind": "count", "id": "tp-2", "rows": list(rows)}, [])
+
     def pull(self, name: str) -> bytes:
         """Return all chunks, asked for one after the other as the page does."""
         head, data = self.ask(name)
@@ -215,3 +218,28 @@ def test_the_page_gets_an_answer_when_an_export_fails_for_an_unknown_reason(
         asked.ask("export:chrome")
     message = "The kernel failed: MemoryError('too large')"
     assert asked.answers == [({"kind": "error", "id": "tp-1", "message": message}, b"")]
+
+
+def test_the_page_changes_in_place_when_other_steps_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report(
+        make_trace(*(annotation(f"ProfilerStep#{n}", 1000 * n, us) for n, us in enumerate((100, 100, 400))))
+    )
+    page = Asked(report, monkeypatch)
+    before = page.widget._header
+    assert (json.loads(before)["steps"], json.loads(before)["step_ns"]) == (2, 100_000)
+    assert json.loads(before)["can_choose_steps"]
+    page.count(0, 1, 2)
+    after = json.loads(page.widget._header)
+    assert page.answers[-1][0] == {"kind": "opened", "id": "tp-2"}
+    assert (after["steps"], after["step_ns"], after["run_id"]) == (3, 200_000, json.loads(before)["run_id"])
+    page.count(0, 1)
+    assert page.widget._header == before
+
+
+@pytest.mark.parametrize("rows", [(), (3,), (-1,)])
+def test_steps_that_are_not_there_cannot_count(monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...]) -> None:
+    page = Asked(Report(make_trace(*(annotation(f"ProfilerStep#{n}", 1000 * n, 100) for n in range(3)))), monkeypatch)
+    before = page.widget._header
+    page.count(*rows)
+    assert page.answers[-1][0]["message"] == "At least one of the recorded steps must count."
+    assert page.widget._header == before

@@ -100,8 +100,8 @@ def test_runs_of_the_same_cell_come_first_then_others_and_kept_ones_the_newest_f
         ("This kernel", "In [2]"),
         ("Kept", "base"),
     ]
-    assert re.fullmatch(r"\d\d:\d\d:\d\d · 80 ms per step", found[0].aside)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d · 80 ms per step", found[3].aside)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d · 80\.1 ms per step", found[0].aside)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d · 80\.1 ms per step", found[3].aside)
     assert open_run(found[0].key) is second.trace
     assert open_run(found[2].key) is other.trace
     assert open_run(found[3].key).steps.height == 6

@@ -3,10 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
-import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.tables.steps import steps_table, steps_worth
+from torchprof_magic.tables.steps import counted_rows, steps_table
 
 
 def test_a_step_is_split_by_phase_and_the_rest_is_python() -> None:
@@ -114,29 +113,6 @@ def test_a_trace_without_steps_has_an_empty_table() -> None:
     assert steps_table(make_trace(span("a", 0, 1))).frame.height == 0
 
 
-@pytest.mark.parametrize(
-    ("complete", "worth"),
-    [
-        ((True, True, False), 2.25),  # the last lasted 25 of 100 us
-        ((False, True, True), 3),  # the first lasted longer than the mean of 62.5 us
-        ((False, False, False), 3),
-        ((True, True, True), 3),
-    ],
-)
-def test_a_step_that_was_cut_off_counts_as_much_as_it_lasted(complete: tuple[bool, ...], worth: float) -> None:
-    trace = make_trace(
-        annotation("ProfilerStep#1", 0, 100),
-        annotation("ProfilerStep#2", 100, 100),
-        annotation("ProfilerStep#3", 200, 25),
-    )
-    marked = replace(trace, steps=trace.steps.with_columns(pl.Series("complete", complete)))
-    assert steps_worth(marked) == worth
-
-
-def test_without_steps_sums_stay_as_they_are() -> None:
-    assert steps_worth(make_trace(span("aten::mm", 0, 10))) == 1
-
-
 def test_a_step_counts_the_launches_whose_work_is_missing() -> None:
     trace = make_trace(
         *(annotation(f"ProfilerStep#{number}", 100 * number, 100) for number in range(3)),
@@ -165,3 +141,18 @@ def test_what_the_recording_took_beside_a_step_is_a_column_where_it_is_known() -
     row = table.frame.row(0, named=True)
     assert (row["dur_ns"], row["forward_ns"], row["python_ns"], row["recording_ns"]) == (80_000, 60_000, 20_000, 20_000)
     assert [column.name for column in table.columns] == table.frame.columns
+
+
+def test_a_step_that_does_not_count_says_why() -> None:
+    trace = make_trace(
+        *(annotation(f"ProfilerStep#{n}", 1000 * n, us) for n, us in enumerate((100, 400, 100, 120, 50)))
+    )
+    trace = replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] != 4))
+    assert steps_table(trace).frame["left_out"].to_list() == ["", "4 times the median", "", "", "not complete"]
+    assert counted_rows(trace)["number"].to_list() == [0, 2, 3]
+
+
+def test_steps_that_are_not_chosen_are_left_out() -> None:
+    trace = make_trace(*(annotation(f"ProfilerStep#{n}", 1000 * n, 100) for n in range(3)))
+    trace = replace(trace, meta=replace(trace.meta, chosen_steps=(1,)))
+    assert steps_table(trace).frame["left_out"].to_list() == ["left out by you", "", "left out by you"]

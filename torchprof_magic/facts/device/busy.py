@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchprof_magic.facts.shared import device_numbers, device_rows, once_per_trace
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 UNKNOWN_DEVICE_WORK = "chrome.unknown_device_work"
@@ -40,13 +42,14 @@ def together_ns(start: IntArray, end: IntArray, one: BoolArray, other: BoolArray
     return int(covered_ns(start[other], end[other], window_start, window_end).sum())
 
 
-def any_busy_ns(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> IntArray:
-    """Return for each interval for how many of its ns some device worked."""
+def any_busy_ns(trace: Trace, start_ns: IntArray, end_ns: IntArray, part: TimeRange = WHOLE) -> IntArray:
+    """Return for each interval for how many of its ns some device worked; the intervals are cut by the part."""
     work = [(from_ns, to_ns) for _, from_ns, to_ns in device_intervals(trace)]
     if not work:
         return np.zeros(len(start_ns), np.int64)
     from_ns, to_ns = (np.concatenate(side) for side in zip(*work, strict=True))
-    return covered_ns(from_ns, to_ns, start_ns, end_ns)
+    from_ns, dur_ns = part.cut(from_ns, to_ns - from_ns)
+    return covered_ns(from_ns, from_ns + dur_ns, start_ns, end_ns)
 
 
 @once_per_trace

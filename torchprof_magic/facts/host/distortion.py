@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import median
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from torchprof_magic.facts.counted_steps import counted_steps, step_ns_of, typical_of
 from torchprof_magic.model.units import counted
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ LEAST_PLAIN_STEPS = 2
 
 
 class Distortion(NamedTuple):
-    """Median durations of the steps without the profiler and of those that were recorded completely, in ns."""
+    """Typical durations of the steps without the profiler and of those that were recorded completely, in ns."""
 
     plain_ns: float
     recorded_ns: float
@@ -32,15 +33,14 @@ class Distortion(NamedTuple):
     def basis(self) -> str:
         """What was compared, for messages."""
         return (
-            f"median of {counted(self.recorded_steps, 'recorded step')} against {self.plain_steps} without the profiler"
+            f"mean of {counted(self.recorded_steps, 'recorded step')} against {self.plain_steps} without the profiler"
         )
 
 
 def find_distortion(trace: Trace) -> Distortion | None:
     """Return the comparison, or ``None`` if fewer than two steps ran without the profiler. The first does not count."""
     plain = trace.meta.plain_step_ns
-    whole = trace.steps.filter("complete")
-    recorded = (whole["end_ns"] - whole["start_ns"]).to_list()
-    if len(plain) < LEAST_PLAIN_STEPS or not recorded or median(plain) <= 0:
+    recorded_ns = step_ns_of(trace)
+    if len(plain) < LEAST_PLAIN_STEPS or math.isnan(recorded_ns) or typical_of(plain) <= 0:
         return None
-    return Distortion(median(plain), median(recorded), len(plain), len(recorded))
+    return Distortion(typical_of(plain), recorded_ns, len(plain), counted_steps(trace).steps)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.host.distortion import LEAST_PLAIN_STEPS, find_distortion
 from torchprof_magic.facts.host.one_time import one_time_spans
 from torchprof_magic.facts.shared import is_named, launch_links, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Spans
-from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account
+from torchprof_magic.findings.verdict.accounts import device_account
 from torchprof_magic.findings.verdict.decision import MOSTLY_WORK
 from torchprof_magic.model.intervals import IntArray, covered_ns, interval_at, merge
 from torchprof_magic.model.rows import are_in, values_at
@@ -35,13 +36,13 @@ LEAST_LEFT = 0.4
 
 def step_ns(trace: Trace) -> float:
     """Return the mean duration of the steps that count, in ns; that of the recording without steps."""
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     return chosen.whole_ns / chosen.steps
 
 
 def each(trace: Trace) -> str:
     """Return what times stand for: ``per step``, or ``in all`` without steps."""
-    return "per step" if len(chosen_steps(trace).row) else "in all"
+    return "per step" if len(counted_steps(trace).row) else "in all"
 
 
 def spans_of(trace: Trace, rows: IntArray) -> Spans:
@@ -57,7 +58,7 @@ def joined(*spans: Spans) -> Spans:
 
 def within_steps(trace: Trace, spans: Spans) -> Spans:
     """Return the union of the intervals, clipped to the steps that count, without work that is done only once."""
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     inside = overlap(spans, Spans(chosen.start_ns, chosen.end_ns))
     once = Spans(*one_time_spans(trace))
     return without(inside, once) if len(once.start_ns) else inside
@@ -78,7 +79,7 @@ def overlap(spans: Spans, other: Spans) -> Spans:
 def ns_in_steps(trace: Trace, spans: Spans) -> float:
     """Return how much of a step the intervals take on average, in ns; what overlaps counts once."""
     inside = within_steps(trace, spans)
-    return float((inside.end_ns - inside.start_ns).sum()) / chosen_steps(trace).steps
+    return float((inside.end_ns - inside.start_ns).sum()) / counted_steps(trace).steps
 
 
 def critical(trace: Trace, spans: Spans) -> Spans:
@@ -114,7 +115,7 @@ def cost_of(trace: Trace, spans: Spans) -> Cost:
 
     If it is in every step, the median of these counts: in some of them it may have lost the core to another program.
     """
-    inside, chosen = critical(trace, spans), chosen_steps(trace)
+    inside, chosen = critical(trace, spans), counted_steps(trace)
     each_ns = covered_ns(inside.start_ns, inside.end_ns, chosen.start_ns, chosen.end_ns)
     is_in_all = len(chosen.row) > 0 and bool((each_ns > 0).all())
     seen_ns = float(np.median(each_ns)) if is_in_all else float(each_ns.sum()) / chosen.steps
@@ -128,7 +129,7 @@ def recording_ns(trace: Trace) -> float:
 
     The shortest steps are compared, because a busy machine makes steps longer, too.
     """
-    chosen, plain = chosen_steps(trace), trace.meta.plain_step_ns
+    chosen, plain = counted_steps(trace), trace.meta.plain_step_ns
     events = _events_in(trace, Spans(chosen.start_ns, chosen.end_ns))
     if len(plain) < LEAST_PLAIN_STEPS or events == 0 or len(chosen.row) == 0:
         return 0.0
@@ -154,7 +155,7 @@ def unexplained_ratio(trace: Trace) -> float:
 
     Python's trace function makes loops many times longer, and no event tells. What the events take is left out.
     """
-    found, chosen = find_distortion(trace), chosen_steps(trace)
+    found, chosen = find_distortion(trace), counted_steps(trace)
     has_compiled = steps_table(trace).frame["compile_ns"].sum() > 0  # others may not have
     if found is None or len(chosen.row) == 0 or has_compiled or not trace.meta.has_function_lines:
         return 1.0
@@ -184,7 +185,7 @@ def rows_named(trace: Trace, pattern: str, *categories: str) -> IntArray:
     if len(rows) == 0:
         return rows
     rows = rows[are_in(values_at(events["category"], rows), categories or ("cpu_op",))]
-    chosen, start = chosen_steps(trace), events["start_ns"].to_numpy()[rows]
+    chosen, start = counted_steps(trace), events["start_ns"].to_numpy()[rows]
     return rows[interval_at(chosen.start_ns, chosen.end_ns, start) >= 0]
 
 
@@ -197,14 +198,14 @@ def is_device_the_limit(trace: Trace) -> bool:
 def step_index(trace: Trace, rows: IntArray) -> IntArray:
     """Return which of the steps that count each row begins in, which it must."""
     start = trace.events["start_ns"].to_numpy()[rows]
-    return np.searchsorted(chosen_steps(trace).start_ns, start, side="right") - 1
+    return np.searchsorted(counted_steps(trace).start_ns, start, side="right") - 1
 
 
 def is_in_every_step(trace: Trace, rows: IntArray) -> bool:
     """Return whether the rows are in every step that counts, equally often."""
     if len(rows) == 0:
         return False
-    counts = np.bincount(step_index(trace, rows), minlength=chosen_steps(trace).steps)
+    counts = np.bincount(step_index(trace, rows), minlength=counted_steps(trace).steps)
     return bool(counts.min() > 0 and counts.min() == counts.max())
 
 
@@ -223,7 +224,7 @@ def runs_of_lines(trace: Trace, file: str) -> dict[int, Spans]:
     """Return when each watched line of a file ran, within the steps that count; empty if lines were not watched."""
     sites = trace.sites.with_row_index("site").filter((pl.col("kind") == "line") & (pl.col("file") == file))
     runs = trace.scopes.join(sites.select(pl.col("site").cast(pl.Int32), "line"), on="site", how="inner")
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     inside = interval_at(chosen.start_ns, chosen.end_ns, runs["start_ns"].to_numpy()) >= 0
     found = {}
     for (line,), part in runs.filter(pl.Series(inside)).group_by("line"):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.advice.rules.attention import attention_calls
 from torchprof_magic.findings.advice.rules.optimizer import updates_at
 from torchprof_magic.findings.advice.times import rows_named
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.units import format_count
 
@@ -157,7 +157,7 @@ def _attention(trace: Trace, advice: Advice) -> TrialPlan:
         key = _query_key_value(scores, values)
         if key is not None:
             counts[key] = counts.get(key, 0) + 1
-    steps = chosen_steps(trace).steps
+    steps = counted_steps(trace).steps
     calls = tuple(Call("attention", key, times / steps) for key, times in counts.items())
     return TrialPlan("attention", calls[:MOST_CALLS])
 
@@ -196,7 +196,7 @@ def _calls(trace: Trace, pattern: str) -> tuple[Call, ...]:
     frame = trace.events[rows.tolist()].select(*(pl.col(name).cast(pl.String) for name in _RECORDED), "dur_ns")
     sums = frame.group_by(_RECORDED).agg(pl.len().alias("count"), pl.col("dur_ns").sum())
     sums = sums.sort("dur_ns", *_RECORDED, descending=[True, *(False for _ in _RECORDED)])
-    steps = chosen_steps(trace).steps
+    steps = counted_steps(trace).steps
     return tuple(
         Call(row["name"].removeprefix("aten::"), _inputs(row), row["count"] / steps, row["dur_ns"] / steps)
         for row in sums.head(MOST_CALLS).iter_rows(named=True)

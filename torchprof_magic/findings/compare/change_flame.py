@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, merge_paths, rolled_up
 from torchprof_magic.model.shapes import Tree, Weight
 from torchprof_magic.model.units import format_ns
 from torchprof_magic.tables.flame.call_tree import flame_tree, preorder_positions
-from torchprof_magic.tables.steps import steps_worth
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.compare.changes import Runs
@@ -36,13 +36,13 @@ def change_flame(runs: Runs) -> Tree:
     parents, names, kinds, own = [], [], [], []
     offset = 0
     for trace in runs[:2]:
-        frame = _with_parents(flame_tree(trace).frame)
+        frame = _with_parents(flame_tree(trace, counted_part(trace)).frame)
         parent = frame["parent"].to_numpy().astype(np.int64)
         parents.append(np.where(parent >= 0, parent + offset, NO_PARENT))
         # Lines that moved are the same lines.
         names.append(frame["name"].cast(pl.String).str.replace(r"^line [0-9]+: ", ""))
         kinds.append(frame["kind"].cast(pl.String))
-        own.append((frame["self_cpu_ns"].to_numpy() / steps_worth(trace)).astype(np.int64))
+        own.append((frame["self_cpu_ns"].to_numpy() / counted_steps(trace).steps).astype(np.int64))
         offset += frame.height
     name, kind = pl.concat(names), pl.concat(kinds)
     code = pl.struct(name.alias("name"), kind.alias("kind"))

@@ -5,26 +5,30 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.findings.compare.per_step import kernel_cells, line_cells, module_cells, op_cells, typical
 from torchprof_magic.model.meta import source_lines
 from torchprof_magic.model.shapes import Column
 from torchprof_magic.model.units import short_file
 from torchprof_magic.tables.memory.in_use import memory_frame
-from torchprof_magic.tables.steps import complete_steps, steps_table, steps_worth
+from torchprof_magic.tables.ops.kernels import kernels_table
+from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
+from torchprof_magic.tables.source.lines import lines_table
+from torchprof_magic.tables.source.modules import OUTSIDE, modules_table
+from torchprof_magic.tables.steps import counted_rows
 from torchprof_magic.tables.waiting.idle import idle_table
 from torchprof_magic.tables.waiting.waits import waits_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.findings.compare.per_step import Cells
     from torchprof_magic.model.trace import Trace
 
 STATUS = ("both", "new", "gone")
+# What each run has per step of an op, a kernel, a module or a line.
+_VALUES = ("calls", "cpu_ns", "device_ns")
 _TIMES = ("before", "after", "delta")
 _DEVICE = ("device_before", "device_after", "device_delta")
 TIME_COLUMNS = (
@@ -32,8 +36,8 @@ TIME_COLUMNS = (
            is_minor=True),
     Column(name="calls_after", title="Calls after", unit="count", definition="Calls in a typical step after.",
            is_minor=True),
-    Column(name="before", title="Before", unit="ns", definition="Own host time in a typical step before, in ns: the "
-           "mean of the middle half of the steps."),
+    Column(name="before", title="Before", unit="ns", definition="Own host time in a typical step before, in ns, as "
+           "the report of that run gives it."),
     Column(name="after", title="After", unit="ns", definition="The same after."),
     Column(name="delta", title="Change", unit="ns", definition="After minus before.", is_change=True),
     Column(name="beyond", title="Beyond drift", unit="ns", definition="After minus what before would be if it had "
@@ -64,12 +68,12 @@ class Runs(NamedTuple):
 
 def changed_ops(runs: Runs) -> pl.DataFrame:
     """Return one row per op or annotation, by its name."""
-    return _joined(runs, op_cells, ["name"])
+    return _joined(runs, _ops, ["name"])
 
 
 def changed_kernels(runs: Runs) -> pl.DataFrame:
     """Return one row per name of a kernel, copy or fill; times are those on the device."""
-    frame = _joined(runs, kernel_cells, ["name"])
+    frame = _joined(runs, _kernels, ["name"])
     if not runs.has_device:
         return frame.clear()
     times = {name: pl.col(f"device_{name}") for name in _TIMES}
@@ -78,7 +82,7 @@ def changed_kernels(runs: Runs) -> pl.DataFrame:
 
 def changed_modules(runs: Runs) -> pl.DataFrame:
     """Return one row per module, by its path and class, with its backward and without the modules inside it."""
-    return _joined(runs, module_cells, ["path", "class_name"])
+    return _joined(runs, _modules, ["path", "class_name"])
 
 
 def changed_lines(runs: Runs) -> pl.DataFrame:
@@ -86,39 +90,39 @@ def changed_lines(runs: Runs) -> pl.DataFrame:
 
     ``line`` is the number after, or before for a line that went.
     """
-    cells = [_named_lines(trace) for trace in (runs.before, runs.after)]
-    places = _same_places(runs, cells)
+    lines = [_lines(trace) for trace in (runs.before, runs.after)]
     keyed = [
-        each._replace(keys=each.keys.with_columns(place=pl.Series(place, dtype=pl.String)))
-        for each, place in zip(cells, places, strict=True)
+        each.with_columns(place=pl.Series(place, dtype=pl.String))
+        for each, place in zip(lines, _same_places(runs, lines), strict=True)
     ]
-    texts = pl.concat([each.keys for each in reversed(keyed)]).unique("place", keep="first", maintain_order=True)
-    before, after = (each._replace(keys=each.keys.select("place")) for each in keyed)
-    frame = _joined_cells(runs, before, after, ["place"])
+    texts = pl.concat([each.select("file", "line", "source", "place") for each in reversed(keyed)])
+    texts = texts.unique("place", keep="first", maintain_order=True)
+    before, after = (each.select("place", *_VALUES) for each in keyed)
+    frame = _joined_frames(runs, before, after, ["place"])
     return frame.join(texts, on="place", how="left", maintain_order="left").select(
         "file", "line", "source", pl.exclude("file", "line", "source", "place")
     )
 
 
 def changed_phases(runs: Runs) -> pl.DataFrame:
-    """Return one row per phase, in ns per step; the rows add up to the mean of the middle half of the steps."""
+    """Return one row per phase, in ns per step; the rows add up to the typical step."""
     return _by_name(*({phase: _mean_of(trace, f"{phase}_ns") for phase in PHASES} for trace in runs[:2]))
 
 
 def changed_waits(runs: Runs) -> pl.DataFrame:
     """Return one row per blocking call and its op, or per call of the host's waits, in ns per step."""
-    known = pl.col("call").fill_null(pl.col("rule").cast(pl.String))
-    return _by_name(
-        *(
-            _summed_a_step(trace, waits_table(trace).frame.with_columns(known), ["call", "op"], "total_ns")
-            for trace in runs[:2]
-        )
-    )
+    sums = []
+    for trace in runs[:2]:
+        frame = waits_table(trace, counted_part(trace)).frame
+        frame = frame.with_columns(pl.col("call").fill_null(pl.col("rule").cast(pl.String)))
+        sums.append(_summed_a_step(trace, frame, ["call", "op"], "total_ns"))
+    return _by_name(*sums)
 
 
 def changed_idle(runs: Runs) -> pl.DataFrame:
     """Return one row per cause for which a device idled, in ns per step."""
-    return _by_name(*(_summed_a_step(trace, idle_table(trace).frame, ["cause"], "idle_ns") for trace in runs[:2]))
+    frames = [(trace, idle_table(trace, strictly_counted(trace)).frame) for trace in runs[:2]]
+    return _by_name(*(_summed_a_step(trace, frame, ["cause"], "idle_ns") for trace, frame in frames))
 
 
 def changed_memory(runs: Runs) -> pl.DataFrame:
@@ -136,13 +140,13 @@ def changed_memory(runs: Runs) -> pl.DataFrame:
     )
 
 
-def _joined(runs: Runs, cells_of: Callable[[Trace], Cells], keys: list[str]) -> pl.DataFrame:
-    return _joined_cells(runs, cells_of(runs.before), cells_of(runs.after), keys)
+def _joined(runs: Runs, of: Callable[[Trace], pl.DataFrame], keys: list[str]) -> pl.DataFrame:
+    return _joined_frames(runs, of(runs.before), of(runs.after), keys)
 
 
-def _joined_cells(runs: Runs, before: Cells, after: Cells, keys: list[str]) -> pl.DataFrame:
+def _joined_frames(runs: Runs, before: pl.DataFrame, after: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Return the typical step of both, one row per key, the largest change first; without the drift if there is one."""
-    frames = [_typical_frame(each, side) for each, side in ((before, "before"), (after, "after"))]
+    frames = [_of_side(each, keys, side) for each, side in ((before, "before"), (after, "after"))]
     both = frames[0].join(frames[1], on=keys, how="full", coalesce=True, nulls_equal=True)
     status = pl.when(pl.col("before").is_null()).then(1).when(pl.col("after").is_null()).then(2).otherwise(0)
     both = both.with_columns(status.replace_strict(dict(enumerate(STATUS)), return_dtype=pl.String).alias("status"))
@@ -167,34 +171,60 @@ def sorted_by(frame: pl.DataFrame) -> str:
     return max(largest, key=lambda name: largest[name])
 
 
-def _typical_frame(cells: Cells, side: str) -> pl.DataFrame:
-    values = {f"calls_{side}": cells.calls, side: cells.cpu_ns, f"device_{side}": cells.device_ns}
-    rounded = [
-        pl.Series(name, np.rint(typical(rows)) if name != f"calls_{side}" else typical(rows))
-        for name, rows in values.items()
-    ]
-    frame = cells.keys.hstack(rounded)
-    return frame.with_columns(pl.col(side, f"device_{side}").cast(pl.Int64))
+def _of_side(frame: pl.DataFrame, keys: list[str], side: str) -> pl.DataFrame:
+    """Return the calls and times per step of each key, with the names that they have in a comparison."""
+    names = dict(zip(_VALUES, (f"calls_{side}", side, f"device_{side}"), strict=True))
+    return frame.group_by(keys, maintain_order=True).agg(pl.col(*_VALUES).sum()).rename(names)
 
 
-def _named_lines(trace: Trace) -> Cells:
+def _per_step(trace: Trace, frame: pl.DataFrame, calls: str, cpu_ns: pl.Expr, device_ns: pl.Expr) -> pl.DataFrame:
+    """Return the frame with ``_VALUES`` per step; times are whole ns."""
+    steps = counted_steps(trace).steps
+    return frame.with_columns(
+        (pl.col(calls) / steps).alias("calls"),
+        (cpu_ns.fill_null(0) / steps).round().cast(pl.Int64).alias("cpu_ns"),
+        (device_ns.fill_null(0) / steps).round().cast(pl.Int64).alias("device_ns"),
+    )
+
+
+def _ops(trace: Trace) -> pl.DataFrame:
+    frame = ops_table(trace, counted_part(trace)).frame.filter(pl.col("kind") != NO_OP)
+    device_ns = pl.col("self_device_ns") if trace.has_device else pl.lit(0)
+    return _per_step(trace, frame, "calls", pl.col("self_cpu_ns"), device_ns).select("name", *_VALUES)
+
+
+def _kernels(trace: Trace) -> pl.DataFrame:
+    frame = kernels_table(trace, counted_part(trace)).frame.with_columns(pl.col("name").cast(pl.String))
+    return _per_step(trace, frame, "calls", pl.lit(0), pl.col("sum_ns")).select("name", *_VALUES)
+
+
+def _modules(trace: Trace) -> pl.DataFrame:
+    frame = modules_table(trace, counted_part(trace)).frame.filter(pl.col("path") != OUTSIDE)
+    host_ns = pl.col("self_cpu_ns") + pl.col("self_backward_cpu_ns")
+    return _per_step(trace, frame, "calls", host_ns, pl.col("self_device_ns")).select("path", "class_name", *_VALUES)
+
+
+def _lines(trace: Trace) -> pl.DataFrame:
     """Return the lines with the names of files that users know."""
-    cells = line_cells(trace)
+    frame = lines_table(trace, counted_part(trace)).frame.filter((pl.col("hits") > 0) | (pl.col("device_ns") > 0))
     labels = dict(trace.meta.cell_labels)
     if trace.meta.cell is not None:
         labels[trace.meta.cell.filename] = "cell"
-    files = [labels.get(file) or short_file(file or "") for file in cells.keys["file"].to_list()]
-    return cells._replace(keys=cells.keys.with_columns(file=pl.Series(files, dtype=pl.String)))
+    files = [labels.get(file) or short_file(file or "") for file in frame["file"].to_list()]
+    frame = frame.with_columns(file=pl.Series(files, dtype=pl.String))
+    return _per_step(trace, frame, "hits", pl.col("self_cpu_ns"), pl.col("device_ns")).select(
+        "file", "line", "source", *_VALUES
+    )
 
 
-def _same_places(runs: Runs, cells: list[Cells]) -> list[list[str]]:
+def _same_places(runs: Runs, lines: list[pl.DataFrame]) -> list[list[str]]:
     """Return a name for the place of each line of both runs, equal where it is the same line."""
     moved = _moved_lines(runs)
     places: list[list[str]] = []
-    for side, each in enumerate(cells):
+    for side, each in enumerate(lines):
         seen: dict[tuple[object, ...], int] = {}
         named = []
-        for file, line, source in each.keys.select("file", "line", "source").iter_rows():
+        for file, line, source in each.select("file", "line", "source").iter_rows():
             if file == "cell":
                 number = moved.get(line, f"{line} before") if side == 0 else line
                 named.append(f"cell {number}")
@@ -232,15 +262,15 @@ def cell_diff(runs: Runs) -> pl.DataFrame:
 
 
 def _mean_of(trace: Trace, column: str) -> float:
-    values = complete_steps(steps_table(trace).frame)[column].to_numpy()
-    return float(typical(values[None, :])[0]) if len(values) else 0.0
+    values = counted_rows(trace)[column]
+    return float(values.mean() or 0.0) if len(values) else 0.0  # type: ignore[arg-type]
 
 
 def _summed_a_step(trace: Trace, frame: pl.DataFrame, keys: list[str], value: str) -> dict[str, float]:
     sums = frame.group_by(
         pl.concat_str([pl.col(key).cast(pl.String) for key in keys], separator=" in ", ignore_nulls=True).alias("name")
     ).agg(pl.col(value).sum())
-    return {name: total / steps_worth(trace) for name, total in sums.iter_rows()}
+    return {name: total / counted_steps(trace).steps for name, total in sums.iter_rows()}
 
 
 def _by_name(before: dict[str, float], after: dict[str, float]) -> pl.DataFrame:

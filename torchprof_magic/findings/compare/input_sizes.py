@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES
 from torchprof_magic.findings.compare.setting_changes import input_shapes
-from torchprof_magic.tables.steps import steps_worth
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,7 +36,8 @@ def sizes_of_inputs(trace: Trace) -> Sizes:
 
 def sizes_of_ops(trace: Trace) -> Sizes:
     """Return the bytes of the inputs of each op in a step, by its name; empty if shapes were not recorded."""
-    ops = trace.events.filter(pl.col("category").is_in(OP_CATEGORIES) & pl.col("shapes").is_not_null())
+    inside = pl.Series(counted_part(trace).holds(trace.events["start_ns"].to_numpy()))
+    ops = trace.events.filter(pl.col("category").is_in(OP_CATEGORIES) & pl.col("shapes").is_not_null() & inside)
     counted = (
         ops.group_by("name", "shapes", "dtypes")
         .len()
@@ -44,7 +45,7 @@ def sizes_of_ops(trace: Trace) -> Sizes:
     )
     sizes: dict[str, float] = {}
     for name, shapes, types, count in counted.iter_rows():
-        sizes[name] = sizes.get(name, 0.0) + _bytes(shapes, types) * count / steps_worth(trace)
+        sizes[name] = sizes.get(name, 0.0) + _bytes(shapes, types) * count / counted_steps(trace).steps
     return tuple(sizes.items())
 
 

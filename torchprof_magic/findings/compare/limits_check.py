@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import step_ns_of
 from torchprof_magic.facts.device.coverage import loss_of
-from torchprof_magic.findings.compare.per_step import step_durations
-from torchprof_magic.findings.compare.step_change import typical_ns
 from torchprof_magic.findings.verdict.diagnosis import launches_without_work
 from torchprof_magic.model.units import (
     counted,
@@ -56,7 +55,7 @@ def bytes_of(size: float | str) -> float:
 
 def broken_step_limit(trace: Trace, step_ms: float) -> list[Broken]:
     """Return the limit of the typical step, if it is broken or if there is no complete step."""
-    limit, found = f"at most {format_ns(step_ms * 1e6)}", typical_ns(step_durations(trace))
+    limit, found = f"at most {format_ns(step_ms * 1e6)}", step_ns_of(trace)
     if math.isnan(found):
         lost = f", {launches_without_work(trace)}" if loss_of(trace).missing else ""
         return [Broken("step", limit, f"no complete step{lost}")]

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from torchprof_magic.facts.counted_steps import typical_of
 from torchprof_magic.findings.compare.common_drift import drift_of, fastest_change, shared_change
 from torchprof_magic.findings.compare.step_change import (
     LEAST_STEPS,
@@ -15,7 +16,6 @@ from torchprof_magic.findings.compare.step_change import (
     certainty_of,
     find_step_change,
     interval_of,
-    typical_ns,
 )
 from torchprof_magic.findings.compare.work_change import find_work_change
 
@@ -88,7 +88,7 @@ def compared_steps(before: RunSample, after: RunSample) -> ComparedSteps:
 def find_change(before: RunSample, after: RunSample) -> RunChange:
     """Return the change from the complete steps of one run to those of another."""
     compared = compared_steps(before, after)
-    typical = typical_ns(compared.before), typical_ns(compared.after)
+    typical = _typical(before, compared.before, compared), _typical(after, compared.after, compared)
     steps, drift = _by_steps(before, after, compared), drift_of(before, after)
     work = find_work_change(before, after)
     decided = steps
@@ -116,6 +116,11 @@ def find_change(before: RunSample, after: RunSample) -> RunChange:
         others_shares=_crowded_by(before, after, math.log(steps.ratio)),
         fastest_ratio=math.exp(_fastest(before, after, compared)) if min(map(len, compared[:2])) else math.nan,
     )
+
+
+def _typical(run: RunSample, steps_ns: tuple[int, ...], compared: ComparedSteps) -> float:
+    """Return the typical step of a run, of those that are compared."""
+    return typical_of(steps_ns) if compared.is_plain else run.step_ns
 
 
 def _by_steps(before: RunSample, after: RunSample, compared: ComparedSteps) -> StepChange:

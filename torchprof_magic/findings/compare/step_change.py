@@ -2,8 +2,9 @@
 
 Steps of one run are no independent samples: other programs take the machine for a while, clocks change, and caches
 warm up. So the spread is taken from blocks of consecutive steps, and the drift between the halves of each run is added
-to it. A step that had to share the machine is longer and never shorter, so the typical step is the lower quartile: of
-the same program on a busy machine it varies half as much as the median.
+to it. A step that had to share the machine is longer and never shorter, so the lower quartiles are compared: of the
+same program on a busy machine they vary half as much as the median. What a step takes is said by the typical step of
+``facts/counted_steps.py``, as everywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SURE_P = 0.01
 LIKELY_P = 0.02
 # So that the interval excludes 1 exactly where the steps tell a change.
 CONFIDENCE = 1 - LIKELY_P
-TYPICAL_QUANTILE = 0.25
+COMPARED_QUANTILE = 0.25
 _BLOCKS = 4
 # Two runs of the same code differ even where all steps of each are equal: other addresses, clocks and neighbours, which
 # change over seconds. So short runs can differ by this much, and longer ones by less.
@@ -64,12 +65,12 @@ def find_step_change(before_ns: Sequence[float], after_ns: Sequence[float], shar
             kind="unclear", certainty="too few steps", ratio=math.nan, interval=(0.0, math.inf), p=math.nan
         )
     logs = np.log(before), np.log(after)
-    difference = _typical(logs[1]) - _typical(logs[0])
+    difference = _quartile(logs[1]) - _quartile(logs[0])
     ratio = math.exp(difference)
     if min(len(before), len(after)) < LEAST_STEPS:
         return StepChange(kind="unclear", certainty="too few steps", ratio=ratio, interval=(0.0, math.inf), p=math.nan)
     error = math.sqrt(
-        sum(jackknife_variance(run, _typical) for run in logs)
+        sum(jackknife_variance(run, _quartile) for run in logs)
         + sum(_drift(run) for run in logs) / 2
         + _floor(before, after) ** 2
         + shared**2
@@ -92,11 +93,6 @@ def interval_of(difference: float, error: float) -> tuple[float, float]:
     return math.exp(difference - reach), math.exp(difference + reach)
 
 
-def typical_ns(steps_ns: Sequence[float]) -> float:
-    """Return the typical step of a run: the lower quartile of its durations; nan without steps."""
-    return float(np.quantile(np.asarray(steps_ns, np.float64), TYPICAL_QUANTILE)) if len(steps_ns) else math.nan
-
-
 def certainty_of(p: float) -> Certainty:
     """Return the word for a probability of chance."""
     return "sure" if p < SURE_P else "likely" if p < LIKELY_P else "not sure"
@@ -109,8 +105,8 @@ def kind_of(difference: float, p: float) -> ChangeKind:
     return "slower" if difference > 0 else "faster"
 
 
-def _typical(logs: FloatArray) -> float:
-    return float(np.quantile(logs, TYPICAL_QUANTILE))
+def _quartile(logs: FloatArray) -> float:
+    return float(np.quantile(logs, COMPARED_QUANTILE))
 
 
 def jackknife_variance(values: FloatArray, statistic: Callable[[FloatArray], np.floating | float]) -> float:
@@ -125,7 +121,7 @@ def jackknife_variance(values: FloatArray, statistic: Callable[[FloatArray], np.
 def _drift(logs: FloatArray) -> float:
     """Return the squared difference between the halves of a run."""
     half = len(logs) // 2
-    return (_typical(logs[half:]) - _typical(logs[:half])) ** 2
+    return (_quartile(logs[half:]) - _quartile(logs[:half])) ** 2
 
 
 def _floor(before: FloatArray, after: FloatArray) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import whole_steps
 from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.facts.device.collectives import collectives_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
@@ -20,7 +21,7 @@ from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.memory.in_use import memory_frame
-from torchprof_magic.tables.steps import complete_steps, steps_table
+from torchprof_magic.tables.steps import whole_rows
 from torchprof_magic.tables.waiting.idle import idle_runs
 from torchprof_magic.tables.waiting.waits import waiting_ns
 
@@ -115,7 +116,7 @@ def rank_frames(trace: Trace) -> RankFrames:
 
 
 def _summary(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
-    windows, steps = windows_of(trace), complete_steps(trace.steps)
+    windows, steps = windows_of(trace), whole_steps(trace)
     times = _device_times(trace, windows) if trace.has_device else _host_times(trace, collectives, windows)
     count, meta = max(steps.height, 1), trace.meta
     values = {f"{name}_ns": round(value / count) for name, value in times._asdict().items()}
@@ -195,7 +196,7 @@ def _device_times(trace: Trace, windows: Windows) -> _Times:
 def _host_times(trace: Trace, collectives: pl.DataFrame, windows: Windows) -> _Times:
     start = collectives["start_ns"].to_numpy()
     comm = int(covered_ns(start, start + collectives["dur_ns"].to_numpy(), windows.start_ns, windows.end_ns).sum())
-    steps = complete_steps(steps_table(trace).frame)
+    steps = whole_rows(trace)
     if steps.height == 0:
         return _Times(windows.whole_ns - comm, 0, comm, 0, 0)
     exposed = int(steps["communication_ns"].sum())
@@ -253,9 +254,9 @@ def _column(name: str, values: Sequence[object] | IntArray) -> pl.Series:
 
 def _host_doings(trace: Trace) -> pl.DataFrame:
     """Return what the thread that runs the steps did, but for communication."""
-    steps = trace.steps["complete"] if trace.steps["complete"].any() else trace.steps["complete"] | True
-    pieces = named_pieces(trace)
-    rows = pieces.filter((pieces["phase"] != "communication") & steps.gather(pieces["step"]))
+    pieces, steps = named_pieces(trace), whole_steps(trace)
+    is_whole = trace.steps["number"].is_in(steps["number"].to_list())
+    rows = pieces.filter((pieces["phase"] != "communication") & is_whole.gather(pieces["step"]))
     return rows.select(
         pl.col("phase").alias("cause"),
         pl.col("name").cast(pl.String),

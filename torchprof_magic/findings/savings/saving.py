@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.savings.lower_peak import Removal
@@ -28,13 +28,11 @@ class Saving(NamedTuple):
 
 
 def per_step(trace: Trace, start_ns: IntArray, dur_ns: IntArray) -> tuple[int, str]:
-    """Return the summed duration of some calls, on average over the complete steps, and the words for that.
+    """Return the summed duration of some calls, on average over the steps that count, and the words for that.
 
-    Without complete steps, that of all calls.
+    Without steps, that of all calls.
     """
-    steps = trace.steps.filter("complete").sort("start_ns")
-    if steps.height == 0:
+    if not has_counted_steps(trace):
         return int(dur_ns.sum()), "in all"
-    at = np.searchsorted(steps["start_ns"].to_numpy(), start_ns, side="right") - 1
-    is_inside = (at >= 0) & (start_ns <= steps["end_ns"].to_numpy()[at])
-    return round(int(dur_ns[is_inside].sum()) / steps.height), "per step"
+    is_inside = counted_part(trace).holds(start_ns)
+    return round(int(dur_ns[is_inside].sum()) / counted_steps(trace).steps), "per step"

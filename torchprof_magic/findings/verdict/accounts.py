@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
+from torchprof_magic.facts.counted_steps import CountedSteps, counted_steps
 from torchprof_magic.facts.device.idle_pieces import CAUSES, LAUNCH_CALL, cause_numbers, idle_pieces
-from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.host_lines import import_at, line_seen_in, seen_lines
 from torchprof_magic.facts.host.host_nest import host_nest
@@ -42,14 +41,6 @@ from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# A step that takes this many times the median is an outlier, and does not count where there are others.
-OUTLIER_RATIO = 1.5
-LEAST_STEPS_WITH_OUTLIERS = 3
-# Steps that launch less than this part of the median are left out, if they are at most one in so many and the median is
-# at least so much.
-SPARSE_RATIO = 0.5
-MANY_TO_SPARSE = 4
-LEAST_LAUNCHES = 4
 # Ops that only move or fill memory.
 MOVING_OP = (
     r"^aten::(copy_|clone|contiguous|_to_copy|cat|stack|fill_|zero_|zeros|full|repeat|index_copy_|_cat|roll|flip|"
@@ -58,29 +49,6 @@ MOVING_OP = (
 # An op that the program calls and that lasts less than this mostly costs its call.
 TINY_OP_NS = 20_000
 MOST_DISTORTION = 4
-
-
-class Chosen(NamedTuple):
-    """The steps that count: their times, and which rows of ``trace.steps`` they are; the windows if there are none.
-
-    Left out are ``outliers``, which are far longer than others, and ``sparse`` ones, which launch far less.
-    """
-
-    start_ns: IntArray
-    end_ns: IntArray
-    row: IntArray
-    outliers: IntArray
-    sparse: IntArray
-
-    @property
-    def whole_ns(self) -> int:
-        """Their time together."""
-        return int((self.end_ns - self.start_ns).sum())
-
-    @property
-    def steps(self) -> int:
-        """How many steps count; 1 for a recording without steps."""
-        return max(len(self.row), 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,34 +101,6 @@ class Account:
 
 
 @once_per_trace
-def chosen_steps(trace: Trace) -> Chosen:
-    """Return the complete steps without outliers, or the windows of a recording without steps."""
-    steps = trace.steps
-    if steps.height == 0:
-        windows = windows_of(trace)
-        nothing = np.empty(0, np.int64)
-        return Chosen(windows.start_ns, windows.end_ns, nothing, nothing, nothing)
-    row = np.flatnonzero(steps["complete"].to_numpy())
-    row = row if len(row) else np.arange(steps.height)
-    start, end = (steps[name].to_numpy()[row] for name in ("start_ns", "end_ns"))
-    dur = end - start
-    outliers = np.zeros(len(row), np.bool_)
-    sparse = _are_sparse(launches_per_step(trace, launches_of(trace).counts)[row])
-    if len(row) >= LEAST_STEPS_WITH_OUTLIERS:
-        outliers = (dur > OUTLIER_RATIO * np.median(dur[~sparse])) & ~sparse
-    counts = ~(outliers | sparse)
-    return Chosen(start[counts], end[counts], row[counts], row[outliers], row[sparse])
-
-
-def _are_sparse(launches: IntArray) -> BoolArray:
-    """Return which steps, few among the others, launch less than half of what most do: part of them may be lost."""
-    usual = float(np.median(launches)) if len(launches) >= LEAST_STEPS_WITH_OUTLIERS else 0.0
-    sparse = launches < SPARSE_RATIO * usual
-    is_rare = int(sparse.sum()) <= max(1, len(launches) // MANY_TO_SPARSE)
-    return sparse if usual >= LEAST_LAUNCHES and is_rare else np.zeros(len(launches), np.bool_)
-
-
-@once_per_trace
 def device_account(trace: Trace) -> Account | None:
     """Return the account of the busiest device, ``None`` if no device worked in the recording."""
     work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
@@ -171,7 +111,7 @@ def device_account(trace: Trace) -> Account | None:
 
 def kernels_per_step(trace: Trace) -> float:
     """Return how many kernels begin in a step that counts, on average; in the windows of a recording without steps."""
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     start = np.sort(trace.events.filter(pl.col("category") == "kernel")["start_ns"].to_numpy())
     inside = np.searchsorted(start, chosen.end_ns) - np.searchsorted(start, chosen.start_ns)
     return int(inside.sum()) / chosen.steps
@@ -180,7 +120,7 @@ def kernels_per_step(trace: Trace) -> float:
 @once_per_trace
 def host_account(trace: Trace) -> Account:
     """Return the account of the thread that runs the steps, by phase."""
-    chosen, pieces = chosen_steps(trace), step_pieces(trace)
+    chosen, pieces = counted_steps(trace), step_pieces(trace)
     ns = np.where(np.isin(pieces.step, chosen.row), pieces.dur_ns, 0)
     named = _called(trace, pieces.cause, pieces.state)
     is_once = np.isin(pieces.phase, [PHASES.index(name) for name in ("compile", "initialisation")])
@@ -280,7 +220,7 @@ def _tiny_op_ns(trace: Trace) -> int:
 
 def _with_measured_idle(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
     """Return the causes with the part of Python in which its thread used no CPU as idle time."""
-    asleep_ns = int(idle_of_steps(trace)[chosen_steps(trace).row].sum())
+    asleep_ns = int(idle_of_steps(trace)[counted_steps(trace).row].sum())
     python, idle = causes["python"], causes["idle"]
     is_named = stands_for_all(idle.ns, asleep_ns) if trace.waits.height else idle.ns > asleep_ns
     larger = idle if is_named else replace(python, kind="idle", name=python.name or _call_in_source(trace, python))
@@ -332,7 +272,7 @@ def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
     """Return the causes with the part of Python in which modules were imported, where only its length is known."""
     if trace.host_lines["module"].is_not_null().any():
         return causes
-    numbers = set(trace.steps[chosen_steps(trace).row.tolist()].select("cycle", "number").rows())
+    numbers = set(trace.steps[counted_steps(trace).row.tolist()].select("cycle", "number").rows())
     marks = [mark for mark in trace.meta.recorded_steps if mark.import_ns and (mark.cycle, mark.number) in numbers]
     if not marks:
         return causes
@@ -352,7 +292,7 @@ def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
 
 
 def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     row = work["row"].to_numpy().astype(np.int64)
     start = work["start_ns"].to_numpy()
     end = start + work["dur_ns"].to_numpy()
@@ -392,14 +332,14 @@ def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
 
 def time_in_steps(trace: Trace, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
     """Return how much of each interval lies in the chosen steps, in ns."""
-    return _clipped(start_ns, start_ns + dur_ns, chosen_steps(trace))
+    return _clipped(start_ns, start_ns + dur_ns, counted_steps(trace))
 
 
-def _covered(start: IntArray, end: IntArray, chosen: Chosen) -> int:
+def _covered(start: IntArray, end: IntArray, chosen: CountedSteps) -> int:
     return int(covered_ns(start, end, chosen.start_ns, chosen.end_ns).sum())
 
 
-def _clipped(start: IntArray, end: IntArray, chosen: Chosen) -> IntArray:
+def _clipped(start: IntArray, end: IntArray, chosen: CountedSteps) -> IntArray:
     """Return how much of each interval lies in the chosen steps."""
     if len(chosen.start_ns) == 0:
         return np.zeros(len(start), np.int64)
@@ -437,7 +377,7 @@ def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
     places = places_of(trace, np.append(host_nest(trace).row, NO_PARENT)[named], start)
     parts = _Parts(
         named=named,
-        ns=_clipped(start, end, chosen_steps(trace)),
+        ns=_clipped(start, end, counted_steps(trace)),
         places=_with_seen_lines(trace, places, named, start, end, is_once),
         gap=pieces.gap[here],
     )
@@ -457,7 +397,7 @@ def _waits_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> tuple[I
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     found = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
-    return found.cause, _clipped(found.start_ns, found.end_ns, chosen_steps(trace))
+    return found.cause, _clipped(found.start_ns, found.end_ns, counted_steps(trace))
 
 
 def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:

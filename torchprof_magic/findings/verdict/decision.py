@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import unknown_device_work
 from torchprof_magic.facts.device.coverage import launches_of, loss_of
 from torchprof_magic.facts.device.unrecorded import signs_of_device
-from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, device_account, host_account
+from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account, host_account
 from torchprof_magic.findings.verdict.diagnosis import words_of_signs
 from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete
 from torchprof_magic.findings.verdict.once import CAPTURE, OneTime, one_time_within, one_time_work
@@ -137,13 +138,13 @@ def _with_compilation(trace: Trace, found: Verdict) -> Verdict:
     """Return the verdict, or that nearly all of the steps is compilation if that is in steps that do not count."""
     steps = trace.steps.filter("complete")
     start_ns, end_ns = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
-    if found.kind in ("compile", "initialisation") or steps.height == len(chosen_steps(trace).row):
+    if found.kind in ("compile", "initialisation") or steps.height == len(counted_steps(trace).row):
         return found
     once = one_time_within(trace, start_ns, end_ns)
     if once.ratio < NEARLY_ALL or once.what != CAPTURE:
         return found
     longest = steps["number"][int((end_ns - start_ns).argmax())]
-    usual = format_ns(chosen_steps(trace).whole_ns / chosen_steps(trace).steps)
+    usual = format_ns(counted_steps(trace).whole_ns / counted_steps(trace).steps)
     return replace(
         found,
         kind="compile",
@@ -173,7 +174,7 @@ def _limit(trace: Trace) -> Verdict:
             f"No kernel, copy or fill is in the file, although {words_of_signs(signs)}. {lost or _HOW_TO_RECORD}",
         )
     has_ops = ops_table(trace).frame.filter(pl.col("kind") != NO_OP).height > 0
-    needs_ops = chosen_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS
+    needs_ops = counted_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS
     if trace.has_device:
         needs_ops = not _replays_graphs(trace)  # which runs no op
     if not has_ops and needs_ops:
@@ -348,7 +349,7 @@ def _work_on_host(account: Account) -> tuple[Cause, Kind]:
 
 def _partly_paused(trace: Trace, account: Account) -> Verdict | None:
     """Return that the recording was paused, if Python would be the limit only because of that."""
-    steps = trace.steps[chosen_steps(trace).row.tolist()].select("cycle", "number").rows()
+    steps = trace.steps[counted_steps(trace).row.tolist()].select("cycle", "number").rows()
     paused_ns = sum(m.paused_ns for m in trace.meta.recorded_steps if (m.cycle, m.number) in set(steps))
     other, whole = account.causes["python"].ns, account.whole_ns
     if not paused_ns or other <= LOUD_PYTHON * whole or other - paused_ns > LOUD_PYTHON * (whole - paused_ns):
@@ -439,7 +440,7 @@ def _without_steps(trace: Trace) -> Verdict:
 def _mostly_once(trace: Trace, once: OneTime) -> Verdict:
     """Return that most of a recording without steps is work that is done once."""
     kind: Kind = "compile" if once.what.startswith("compilation") else "initialisation"
-    whole_ns = chosen_steps(trace).whole_ns
+    whole_ns = counted_steps(trace).whole_ns
     return Verdict(
         kind=kind,
         title=TITLES[kind],

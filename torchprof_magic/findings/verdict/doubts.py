@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.believable import as_recorded
 from torchprof_magic.facts.device.coverage import launches_of, launches_per_step, loss_of
 from torchprof_magic.facts.device.plausible import impossible_times
@@ -19,7 +20,7 @@ from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import step_pieces
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.findings.more_steps import more_steps
-from torchprof_magic.findings.verdict.accounts import chosen_steps, device_account, named_pieces
+from torchprof_magic.findings.verdict.accounts import device_account, named_pieces
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
 from torchprof_magic.findings.verdict.once import IMPORTS, one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name, once_words, place_of
@@ -64,7 +65,7 @@ def is_incomplete(trace: Trace) -> bool:
     found = loss_of(trace)
     if not (found.missing or found.short):
         return False
-    numbers = trace.steps["number"].to_numpy()[chosen_steps(trace).row]
+    numbers = trace.steps["number"].to_numpy()[counted_steps(trace).row]
     return trace.steps.height == 0 or bool(np.isin(numbers, found.steps).any())
 
 
@@ -83,7 +84,7 @@ def _incomplete(trace: Trace) -> str:
 
 def _sparse(trace: Trace) -> str:
     """Return that some steps launch far less than the others, as they do where part of them was not recorded."""
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     if len(chosen.sparse) == 0:
         return ""
     launches = launches_per_step(trace, launches_of(trace).counts)
@@ -98,7 +99,7 @@ def _sparse(trace: Trace) -> str:
 
 def _unlaunched(trace: Trace) -> str:
     """Return that ops launch less than in other steps, unless these steps are left out anyway."""
-    found, chosen = unlaunched(trace), chosen_steps(trace)
+    found, chosen = unlaunched(trace), counted_steps(trace)
     if not np.isin(trace.steps["number"].to_numpy()[chosen.row], found.steps).any():
         return ""
     launches = (
@@ -194,7 +195,7 @@ def _crowded(trace: Trace) -> str:
 
 def _warming_up(trace: Trace) -> str:
     """Return that steps became steadily shorter, or longer."""
-    chosen = chosen_steps(trace)  # the first step holds the start of the recording, and is left out if that is much
+    chosen = counted_steps(trace)  # the first step holds the start of the recording, and is left out if that is much
     dur = chosen.end_ns - chosen.start_ns
     if len(chosen.row) < LEAST_STEPS_WITH_TREND:
         return ""
@@ -230,7 +231,7 @@ class _Outliers(NamedTuple):
 
 @once_per_trace
 def _outliers(trace: Trace) -> _Outliers:
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     if len(chosen.outliers) == 0:
         return _Outliers("", is_cold=False)
     dur = (trace.steps["end_ns"] - trace.steps["start_ns"]).to_numpy()
@@ -251,7 +252,7 @@ def _outliers(trace: Trace) -> _Outliers:
 
 def _first_of_outliers(trace: Trace, worst: int, typical_ns: float) -> str:
     """Return what the first step did that is done once, where it is an outlier but not the worst one."""
-    if worst == 0 or 0 not in chosen_steps(trace).outliers:
+    if worst == 0 or 0 not in counted_steps(trace).outliers:
         return ""
     start, end = trace.steps.select("start_ns", "end_ns").row(0)
     why = _done_once(trace, 0, int(end - start - typical_ns))
@@ -293,7 +294,7 @@ def imported_in(trace: Trace, step: int) -> str:
 
 def _imports(trace: Trace) -> str:
     """Return that modules were imported in steps that count, of which a good part is Python."""
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     if trace.host_lines["module"].is_not_null().any():
         return ""  # how long they took is known, and part of what is done once
     frame = steps_table(trace).frame
@@ -335,7 +336,7 @@ def _line_in(trace: Trace, step: int, phase: str) -> str:
 
 
 def _uneven(trace: Trace) -> str:
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     dur = chosen.end_ns - chosen.start_ns
     if len(chosen.row) < LEAST_STEPS or dur.mean() <= 0:
         return ""
@@ -349,7 +350,7 @@ def _few(trace: Trace) -> str:
 
 
 def _too_few(trace: Trace) -> str:
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     count = chosen.row
     if trace.steps.height == 0 or len(count) >= LEAST_STEPS:
         return ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.device.coverage import work_without_launch
 from torchprof_magic.facts.device.idle_pieces import LATENCY, QUEUED, idle_pieces
@@ -17,7 +18,6 @@ from torchprof_magic.facts.host.host_states import COMPILE_NAME
 from torchprof_magic.facts.host.one_time import IMPORT_NAME, WORKER_FETCH, one_time_events, one_time_spans
 from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.intervals import covered_ns, merge
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.vendors import LAUNCH, SETUP_CALL
@@ -59,7 +59,7 @@ class OneTime(NamedTuple):
 @once_per_trace
 def one_time_work(trace: Trace) -> OneTime:
     """Return how much of the steps that count goes to work that is done once, compilation and the capture of graphs."""
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     return one_time_within(trace, chosen.start_ns, chosen.end_ns)
 
 
@@ -154,7 +154,7 @@ def work_from_before(trace: Trace) -> Before:
     It is work without a launch in the file, before any with one; or else the time for which work waited on a
     device that had, by the file, nothing to do.
     """
-    chosen, calls = chosen_steps(trace), launching_calls(trace)
+    chosen, calls = counted_steps(trace), launching_calls(trace)
     first_ns = int(calls.work_start_ns.min(initial=np.iinfo(np.int64).max))
     rows = work_without_launch(trace)
     rows = rows[trace.events["correlation"].is_not_null().to_numpy()[rows]]  # without a number, a launch is not known

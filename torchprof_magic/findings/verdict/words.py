@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
 from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import device_rows, is_named, launch_links, launch_sources, once_per_trace
-from torchprof_magic.findings.verdict.accounts import Account, Cause, chosen_steps, kernels_per_step, time_in_steps
+from torchprof_magic.findings.verdict.accounts import Account, Cause, kernels_per_step, time_in_steps
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -185,7 +186,7 @@ def others_words(causes: Sequence[Cause], account: Account) -> tuple[Span, ...]:
 
 def recording_words(trace: Trace) -> tuple[Span, ...]:
     """Return a sentence about the recording's own work between the steps, if it is not small beside them."""
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     around_ns = int(transitions_ns(trace)[chosen.row].sum())
     if around_ns < LOUD_RECORDING * max(chosen.whole_ns, 1):
         return ()

@@ -60,7 +60,8 @@ def host_table(trace: Trace, part: TimeRange) -> Table:
     edges of the part; an event counts if any of it lies inside.
     """
     nest, windows = host_nest(trace), windows_of(trace).in_part(part)
-    inside_ns = covered_ns(windows.start_ns, windows.end_ns, nest.start_ns, nest.end_ns)
+    start_ns, dur_ns = part.cut(nest.start_ns, nest.end_ns - nest.start_ns)
+    inside_ns = covered_ns(windows.start_ns, windows.end_ns, start_ns, start_ns + dur_ns)
     self_ns = self_time(nest.parent, inside_ns)
     chosen = np.flatnonzero((inside_ns > 0) & _runs_more_than_python(trace, nest))
     times = trace.events.select("name", "category")[nest.row[chosen]].with_columns(self_ns=self_ns[chosen])

@@ -144,8 +144,8 @@ def allocations_table(trace: Trace, part: TimeRange = WHOLE) -> Table:
     table = _all_blocks(trace)
     if part == WHOLE:
         return table
-    is_inside = pl.col("allocated_at_ns").is_between(part.start_ns, part.end_ns, closed="left")
-    return replace(table, frame=table.frame.filter(is_inside))
+    known = table.frame.drop_nulls("allocated_at_ns")
+    return replace(table, frame=known.filter(pl.Series(part.holds(known["allocated_at_ns"].to_numpy()))))
 
 
 @once_per_trace

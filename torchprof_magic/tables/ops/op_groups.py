@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE
-from torchprof_magic.facts.ops.calls import op_rows, ops_around
+from torchprof_magic.facts.ops.calls import in_part, op_rows, ops_around
 from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.facts.sums import sum_by
@@ -38,14 +38,14 @@ _OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
 def ops_view(trace: Trace, part: TimeRange) -> Table:
     """Return the ops, and below each the ops that it called and its kernels.
 
-    In a part of the time calls are cut at its edges, so it has the ops alone.
+    In a range of time calls are cut at its edges, so it has the ops alone; steps that count are whole.
     """
     table = ops_table(trace, part)
-    if part != WHOLE:
+    if part != WHOLE and not part.left_out:
         return table
     ops = table.frame.with_columns(pl.lit("").alias("above"), _holder_id(pl.col("name") + "\n" + pl.col("kind")))
     columns = _without_kind(table.columns)
-    ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace))
+    ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace, part))
     names = [column.name for column in columns]
     return Table(
         frame=ops.select("id", "above", "kind", (pl.col("part") == CALLED).alias("is_called"), *names),
@@ -202,17 +202,18 @@ def _without_kind(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(column for column in columns if column.name != "kind")
 
 
-def _inside_of_ops(trace: Trace) -> pl.DataFrame:
+def _inside_of_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return what is in each op: the ops that it called itself, with all that is in them, and its own device work.
 
     Recursive calls count once.
     """
-    return pl.concat([_called_by_ops(trace), _kernels_of_ops(trace)], how="diagonal_relaxed")
+    return pl.concat([_called_by_ops(trace, part), _kernels_of_ops(trace, part)], how="diagonal_relaxed")
 
 
-def _called_by_ops(trace: Trace) -> pl.DataFrame:
-    ops, events = op_rows(trace), trace.events
-    inner = np.flatnonzero(ops.parent >= 0)
+def _called_by_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
+    every, events = op_rows(trace), trace.events
+    ops = in_part(trace, every, part)
+    inner = np.flatnonzero((ops.parent >= 0) & part.touches(every.start_ns, every.dur_ns))
     row, around = ops.row[inner], ops.row[ops.parent[inner]]
     name, kind = codes_of(events["name"]).astype(np.int64), codes_of(events["category"]).astype(np.int64)
     kinds = len(CATEGORIES)
@@ -222,7 +223,7 @@ def _called_by_ops(trace: Trace) -> pl.DataFrame:
     count = len(example)
     pair = np.full(len(ops.row), count, np.int64)  # of what no op called
     pair[inner] = of_inner
-    is_outermost = ~is_recursive(trace, ops, pair, count + 1)[inner]
+    is_outermost = ~is_recursive(trace, every, pair, count + 1)[inner]
     return pl.DataFrame(
         {
             "op": events["name"].gather(around[example]).cast(pl.String),
@@ -236,9 +237,12 @@ def _called_by_ops(trace: Trace) -> pl.DataFrame:
     )
 
 
-def _kernels_of_ops(trace: Trace) -> pl.DataFrame:
+def _kernels_of_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return the device work by the name of the op that launched it, and its own name."""
     work = device_rows(trace)
+    start, dur = (trace.events[name].to_numpy()[work] for name in ("start_ns", "dur_ns"))
+    touches = part.touches(start, dur)
+    work, dur_ns = work[touches], part.cut(start[touches], dur[touches])[1]
     ops = op_rows(trace)
     op = ops_around(trace, ops.nest, launch_sources(trace)[work])
     known = op >= 0
@@ -250,7 +254,7 @@ def _kernels_of_ops(trace: Trace) -> pl.DataFrame:
             "op_kind": events["category"].gather(launched_by).cast(pl.String),
             "name": events["name"].gather(row).cast(pl.String),
             "kind": events["category"].gather(row).cast(pl.String),
-            "dur_ns": events["dur_ns"].gather(row),
+            "dur_ns": dur_ns[known],
         }
     )
     return frame.group_by("op", "op_kind", "name", "kind").agg(

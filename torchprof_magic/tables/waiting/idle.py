@@ -93,7 +93,8 @@ def idle_table(trace: Trace, part: TimeRange) -> Table:
     Times are cut at the edges of the part. Causes are those of the whole gap.
     """
     pieces = idle_pieces(trace)
-    start_ns, idle_ns = part.cut(pieces.start_ns, pieces.end_ns - pieces.start_ns)
+    start_ns = np.maximum(pieces.start_ns, part.start_ns)
+    _, idle_ns = part.cut(pieces.start_ns, pieces.end_ns - pieces.start_ns)
     inside = np.flatnonzero(idle_ns)
     if len(inside) == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS)

@@ -84,7 +84,7 @@ def loaders_table(trace: Trace, part: TimeRange) -> Table:
             "thread": (trace.lanes["pid"] + "/" + trace.lanes["tid"]).gather(lane),
             "dur_ns": dur,
             "is_long": whole_ns > READY_NS,
-            "device_idle_ns": dur - any_busy_ns(trace, start, start + dur),
+            "device_idle_ns": dur - any_busy_ns(trace, start, start + dur, part),
         }
     ).hstack(list(places_of(trace, row).columns()))
     is_late = pl.col("has_workers") & pl.col("is_long")

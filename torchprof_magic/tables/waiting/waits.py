@@ -134,12 +134,13 @@ def _host_waits(trace: Trace, part: TimeRange) -> pl.DataFrame:
     seen = seen_waits(trace)
     start, dur = part.cut(seen.start_ns, seen.end_ns - seen.start_ns)
     # So that what it is in two parts adds up, the ends are moved and not the length.
-    from_ns, to_ns = (((at - seen.start_ns) * seen.scale).astype(np.int64) for at in (start, start + dur))
+    ahead_ns = np.minimum(np.maximum(part.start_ns, seen.start_ns), seen.end_ns) - seen.start_ns
+    from_ns, to_ns = ((ns * seen.scale).astype(np.int64) for ns in (ahead_ns, ahead_ns + dur))
     waits = trace.waits.select("kind", "call", "file", "line")[seen.row.tolist()].with_columns(
         pl.Series("wait", seen.row),
         pl.Series("dur_ns", dur),
         pl.Series("total_ns", to_ns - from_ns),
-        pl.Series("device_busy_ns", any_busy_ns(trace, start, start + dur)),
+        pl.Series("device_busy_ns", any_busy_ns(trace, start, start + dur, part)),
     )
     each = waits.filter(pl.col("dur_ns") > 0).group_by("wait", maintain_order=True)
     whole = each.agg(
@@ -170,7 +171,7 @@ def _calls_in(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return the calls of the program that wait in a part, with the time in it, and how long a device worked then."""
     calls = _in_windows(trace)
     start, dur = part.cut(calls["start_ns"].to_numpy(), calls["dur_ns"].to_numpy())
-    busy = any_busy_ns(trace, start, start + dur)
+    busy = any_busy_ns(trace, start, start + dur, part)
     calls = calls.with_columns(
         pl.Series("start_ns", start), pl.Series("dur_ns", dur), pl.Series("device_busy_ns", busy)
     )

@@ -29,6 +29,9 @@ export function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
 }
 
+/** Buttons below a step that only repeat what another one does are for the pointer. */
+const MOVED_AMONG = "button:not(.tp-counted-switch)";
+
 /**
  * Moves the focus with the left and right arrow keys among the buttons of the element that matches `group`, of which
  * only one is reached with Tab.
@@ -37,7 +40,7 @@ export function moveAmong(event: KeyboardEvent, group: string): void {
   const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
   const from = event.currentTarget as HTMLElement;
   if (step === 0 || !isPlain(event)) return;
-  const buttons = Array.from(from.closest(group)?.querySelectorAll<HTMLElement>("button") ?? []);
+  const buttons = Array.from(from.closest(group)?.querySelectorAll<HTMLElement>(MOVED_AMONG) ?? []);
   const next = buttons[buttons.indexOf(from) + step];
   if (next === undefined) return;
   event.preventDefault();

@@ -43,9 +43,10 @@ export function FlameGraph(props: GraphProps) {
   const { store } = report;
   const state = store.flame(view);
   const query = store.search(view);
+  const steps = stepsOfTree(report, view);
   const moves = useMemo(
-    () => new FlameMoves(flameModelOf(frame, view.weights, report.titleOf), state, store),
-    [frame],
+    () => new FlameMoves(flameModelOf(frame, view.weights, report.titleOf, steps), state, store),
+    [frame, steps],
   );
   useFreshPlace(moves, frame);
   const { model } = moves;
@@ -92,6 +93,11 @@ export function FlameGraph(props: GraphProps) {
       </div>
     </div>
   );
+}
+
+/** By how many steps the numbers of a tree are divided; that of a range, which described itself, has those of the range. */
+function stepsOfTree({ source, store }: ReportContext, view: TreeHeader): number {
+  return store.isPerStep.value && source.header.views.includes(view) ? source.header.steps : 1;
 }
 
 type PainterRef = RefObject<FlameCanvas | null>;

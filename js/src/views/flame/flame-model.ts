@@ -28,6 +28,10 @@ export interface FlameModel {
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
   readonly weights: readonly WeightHeader[];
+  /** By how many steps the numbers are divided; the boxes are in proportion all the same. */
+  readonly steps: number;
+  /** Whether that makes them numbers per step. */
+  readonly isPerStep: boolean;
   /** What each box has of the runs that are compared; null for the tree of one run. */
   readonly runs: TwoRuns | null;
   /** Where boxes begin under a weight; prefix sums, computed on the first call. */
@@ -41,6 +45,7 @@ function createFlameModel(
   frame: Frame,
   weights: readonly WeightHeader[],
   titleOf: (name: string) => string,
+  steps = 1,
 ): FlameModel {
   assert(weights.length > 0, "the tree has no weight");
   const tree = buildTree(numbersOf(frame, "parent"));
@@ -56,6 +61,8 @@ function createFlameModel(
     phases: textOf(frame, "phase"),
     kinds: textOf(frame, "kind"),
     weights,
+    steps: isChange ? 1 : steps,
+    isPerStep: !isChange && steps > 1,
     runs: isChange
       ? { before: numbersOf(frame, "total_before_ns"), after: numbersOf(frame, "total_after_ns") }
       : null,
@@ -82,8 +89,8 @@ export function describeBox(model: FlameModel, row: number, weight: WeightHeader
     isCode: true,
     phase: row === 0 ? "" : wordAt(model.phases, row),
     facts: [
-      `${weight.title} self ${formatValue(self, weight.unit)}`,
-      `total ${formatValue(total, weight.unit)}`,
+      `${weight.title} self ${formatValue(self / model.steps, weight.unit)}`,
+      `total ${formatValue(total / model.steps, weight.unit)}${model.isPerStep ? " per step" : ""}`,
       ...(whole > 0 ? [`${formatRatio(total / whole)} of all`] : []),
       ...ofParent,
       ...callsOf(model, row, weight),
@@ -94,5 +101,7 @@ export function describeBox(model: FlameModel, row: number, weight: WeightHeader
 /** The number of calls of a path, if the tree has it and the weight is another one. */
 function callsOf(model: FlameModel, row: number, weight: WeightHeader): readonly string[] {
   const known = model.weights.some(({ name }) => name === "calls") && weight.name !== "calls";
-  return known && row > 0 ? [plural(numberAt(model.frame, "self_calls", row), "call")] : [];
+  return known && row > 0
+    ? [plural(numberAt(model.frame, "self_calls", row) / model.steps, "call")]
+    : [];
 }

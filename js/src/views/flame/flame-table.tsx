@@ -58,7 +58,7 @@ function spokenBoxes({ model, extent, span, top }: FlameMoves, weight: WeightHea
         String((model.tree.depth[row] ?? 0) - outermost + 1),
         wordAt(model.names, row),
         row === 0 ? "" : phaseTitle(wordAt(model.phases, row)),
-        formatValue(total, weight.unit),
+        formatValue(total / model.steps, weight.unit),
         formatRatio(whole > 0 ? total / whole : 0),
       ];
     }),

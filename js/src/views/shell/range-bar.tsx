@@ -4,6 +4,7 @@ import { formatNs } from "../../base/format";
 import type { StepBar } from "../../layout/step-bars";
 import { Button } from "../common/button";
 import { type ReportContext, shownView } from "../common/context";
+import { CountedSwitch } from "../verdict/step-chart";
 import { isChosen, stepsOf, toggleStep } from "../verdict/steps";
 import { followsRange } from "./in-range";
 
@@ -24,6 +25,12 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
           ? `Range of ${formatNs(end - start)}, ${place}`
           : `Step ${step.number}, ${formatNs(end - start)}`}
       </span>
+      {step !== undefined && step.leftOut !== "" && (
+        <span class="tp-range-reason">does not count: {step.leftOut}</span>
+      )}
+      {report.store.counting.value.text !== "" && (
+        <span class="tp-range-reason">{report.store.counting.value.text}</span>
+      )}
       {note !== "" && <span class="tp-range-note">{note}</span>}
       <Button
         class="tp-button"
@@ -33,6 +40,14 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
       >
         Show all steps
       </Button>
+      {step !== undefined && report.source.canChooseSteps && (
+        <CountedSwitch
+          report={report}
+          bar={step}
+          bars={bars}
+          text={step.leftOut === "" ? "Leave it out" : "Count it"}
+        />
+      )}
       {step !== undefined && <StepWalk report={report} at={bars.indexOf(step)} bars={bars} />}
     </p>
   );

@@ -85,7 +85,7 @@ function countText({ view, grid }: PartProps): string {
 
 const SUMS = [
   { name: "total", title: "Total" },
-  { name: "step", title: "A step" },
+  { name: "step", title: "Per step" },
 ];
 
 /** What can be written into the filter, by example. */

@@ -2,17 +2,21 @@
 
 import { axisNumbers, columnFormat, formatNs, plural } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
-import { axisOf, histogram, medianOf, phasesIn, type StepBar } from "../../layout/step-bars";
+import { axisOf, histogram, phasesIn, type StepBar } from "../../layout/step-bars";
+import { QUIET } from "../../state/status";
 import type { FooterItem } from "../../state/store";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { moveAmong } from "../common/focusable";
 import { Legend, type LegendEntry, percent } from "../common/parts";
-import { isChosen, stepsOf, toggleStep } from "./steps";
+import { StatusText } from "../common/status";
+import { isChosen, stepsOf, toggleCounted, toggleStep } from "./steps";
 
 // More steps have no room for a number over each, and are shown as a distribution, too.
 const LABELLED = 12;
 const BINS = 14;
+// More steps that do not count are only counted.
+const MOST_REASONS = 2;
 // Room over the longest column for its number.
 const HEADROOM = 1.12;
 
@@ -45,6 +49,7 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
               key={`${bar.number}`}
               report={report}
               bar={bar}
+              bars={bars}
               top={top}
               label={isMany ? "" : format(bar.dur_ns)}
               unit={suffix}
@@ -53,9 +58,10 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
             />
           ))}
         </ol>
-        {isMany && <Distribution bars={bars} top={top} />}
+        {isMany && <Distribution bars={bars} top={top} typical={report.source.header.step_ns} />}
       </div>
       <Legend entries={legendOf(bars, theme)} />
+      <LeftOut report={report} bars={bars} />
     </div>
   );
 }
@@ -69,6 +75,7 @@ function numberOf(bars: readonly StepBar[], index: number): string {
 interface ColumnProps {
   readonly report: ReportContext;
   readonly bar: StepBar;
+  readonly bars: readonly StepBar[];
   readonly top: number;
   /** The number over the column; empty where there is no room. */
   readonly label: string;
@@ -78,7 +85,7 @@ interface ColumnProps {
   readonly isReached: boolean;
 }
 
-function Column({ report, bar, top, label, unit, number, isReached }: ColumnProps) {
+function Column({ report, bar, bars, top, label, unit, number, isReached }: ColumnProps) {
   const { store, look } = report;
   const item = stepItem(bar);
   const [whole = "", ...parts] = item.facts;
@@ -110,15 +117,76 @@ function Column({ report, bar, top, label, unit, number, isReached }: ColumnProp
       </Button>
       <span class="tp-step-number">
         {bar.lost > 0 && <LossMark />}
-        {number}
+        {number !== "" && (
+          <CountedSwitch report={report} bar={bar} bars={bars} text={number} isForPointer />
+        )}
       </span>
     </li>
   );
 }
 
+interface SwitchProps {
+  readonly report: ReportContext;
+  readonly bar: StepBar;
+  readonly bars: readonly StepBar[];
+  readonly text: string;
+  /** Whether Tab passes it by, because the bar over the view has the same. */
+  readonly isForPointer?: boolean;
+}
+
+/** Takes a step in or out of those that count; plain text where no kernel can be asked. */
+export function CountedSwitch({ report, bar, bars, text, isForPointer = false }: SwitchProps) {
+  if (!report.source.canChooseSteps) return <>{text}</>;
+  const counts = bar.leftOut === "";
+  return (
+    <Button
+      class="tp-link tp-counted-switch"
+      aria-pressed={isForPointer ? counts : undefined}
+      aria-label={isForPointer ? `Step ${bar.number} counts` : `${text}: step ${bar.number}`}
+      title={counts ? `Leave out step ${bar.number}` : `Count step ${bar.number}`}
+      tabIndex={isForPointer ? -1 : 0}
+      onClick={() => void toggleCounted(report, bars, bar)}
+    >
+      {text}
+    </Button>
+  );
+}
+
+/** The steps that do not count, with the reason, and how a change of that goes. */
+function LeftOut({
+  report,
+  bars,
+}: {
+  readonly report: ReportContext;
+  readonly bars: readonly StepBar[];
+}) {
+  const { counting } = report.store;
+  const out = bars.filter(({ leftOut }) => leftOut !== "");
+  return (
+    <>
+      {out.slice(0, MOST_REASONS).map((bar) => (
+        <p key={bar.row} class="tp-left-out-reason">
+          Step {bar.number} does not count: {bar.leftOut}.{" "}
+          <CountedSwitch report={report} bar={bar} bars={bars} text="Count it" />
+        </p>
+      ))}
+      {out.length > MOST_REASONS && (
+        <p class="tp-left-out-reason">{plural(out.length - MOST_REASONS, "more step")} left out.</p>
+      )}
+      <StatusText
+        status={counting.value}
+        onClose={() => {
+          counting.value = QUIET;
+        }}
+      />
+    </>
+  );
+}
+
 function classOf(bar: StepBar): string {
   const cut = bar.isComplete ? "" : " tp-cut";
-  return `tp-step${cut}${bar.lost > 0 ? " tp-lossy" : ""}`;
+  const out = bar.leftOut === "" ? "" : " tp-left-out";
+  return `tp-step${cut}${out}${bar.lost > 0 ? " tp-lossy" : ""}`;
 }
 
 /** Marks a step of which work is missing in the file; its facts say how much. */
@@ -145,13 +213,19 @@ export function Stack({ bar, theme }: { readonly bar: StepBar; readonly theme: T
   );
 }
 
-/** How many steps took how long, turned to the axis of the columns, and their median. */
-function Distribution({ bars, top }: { readonly bars: readonly StepBar[]; readonly top: number }) {
+interface DistributionProps {
+  readonly bars: readonly StepBar[];
+  readonly top: number;
+  readonly typical: number | null;
+}
+
+/** How many steps took how long, turned to the axis of the columns, and the mean of those that count. */
+function Distribution({ bars, top, typical }: DistributionProps) {
   const counts = histogram(bars, top, BINS);
   const most = Math.max(...counts);
-  const median = medianOf(bars);
+  const mean = typical ?? 0;
   return (
-    <div class="tp-step-spread" role="img" aria-label={`Median ${formatNs(median)}`}>
+    <div class="tp-step-spread" role="img" aria-label={`Mean ${formatNs(mean)}`}>
       {counts.map((count, bin) => (
         <span
           key={`${bin}`}
@@ -163,8 +237,8 @@ function Distribution({ bars, top }: { readonly bars: readonly StepBar[]; readon
           }}
         />
       ))}
-      <span class="tp-step-median" style={{ bottom: percent(median / top) }}>
-        <span>{formatNs(median)} median</span>
+      <span class="tp-step-median" style={{ bottom: percent(mean / top) }}>
+        <span>{formatNs(mean)} mean</span>
       </span>
     </div>
   );
@@ -188,11 +262,12 @@ function stateOf({ lost, isComplete }: StepBar): string {
 export function stepItem(bar: StepBar): FooterItem {
   const parts = bar.parts.map((part) => `${phaseTitle(part.phase)} ${formatNs(part.dur_ns)}`);
   const device = bar.deviceRatio === null ? [] : [`device busy ${formatNs(bar.device_ns)}`];
+  const out = bar.leftOut === "" ? [] : [`does not count: ${bar.leftOut}`];
   const lost = bar.lost > 0 ? [`${plural(bar.lost, "launch")} without work`] : [];
   return {
     name: `Step ${bar.number}${stateOf(bar)}`,
     isCode: false,
     phase: "",
-    facts: [formatNs(bar.dur_ns), ...lost, ...parts, ...device],
+    facts: [formatNs(bar.dur_ns), ...out, ...lost, ...parts, ...device],
   };
 }

@@ -1,8 +1,9 @@
-/** The steps of a report, which choose the range of time that all views show. */
+/** The steps of a report: which of them count, and the range of time that all views show. */
 
 import type { Span } from "../../base/scale";
 import { type Ns, ns } from "../../base/units";
 import { type StepBar, stepBars } from "../../layout/step-bars";
+import { QUIET } from "../../state/status";
 import type { Store } from "../../state/store";
 import type { ReportContext } from "../common/context";
 
@@ -29,4 +30,25 @@ export function isChosen({ range }: Store, bar: StepBar): boolean {
 /** Shows one step in all views, or everything again. */
 export function toggleStep(store: Store, bar: StepBar): void {
   store.range.value = isChosen(store, bar) ? null : spanOfBar(bar);
+}
+
+/** Takes a step in or out of those that count; the kernel sends a report to which everything follows. */
+export async function toggleCounted(
+  { source, store }: ReportContext,
+  bars: readonly StepBar[],
+  bar: StepBar,
+) {
+  const { counting } = store;
+  if (counting.value.text !== "" && !counting.value.isFailure) return;
+  const rows = bars
+    .filter((each) => (each === bar) !== (each.leftOut === ""))
+    .map(({ row }) => row);
+  if (rows.length === 0) {
+    counting.value = { text: "At least one step must count.", isFailure: true };
+    return;
+  }
+  counting.value = { text: "Counting…", isFailure: false };
+  const done = await source.countSteps(rows);
+  // The new page has a store of its own; this one is left only if it stays.
+  counting.value = done.ok ? QUIET : { text: done.message, isFailure: true };
 }

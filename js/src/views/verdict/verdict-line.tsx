@@ -1,7 +1,7 @@
 /** The verdict in one line over the tabs, with the steps as small columns that choose what all views show. */
 
 import { formatNs, plural } from "../../base/format";
-import { meanOf, type StepBar } from "../../layout/step-bars";
+import type { StepBar } from "../../layout/step-bars";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { moveAmong } from "../common/focusable";
@@ -35,12 +35,12 @@ function StepStrip({
   readonly report: ReportContext;
   readonly bars: readonly StepBar[];
 }) {
-  const { store, look } = report;
+  const { store, look, source } = report;
   const longest = Math.max(...bars.map((bar) => bar.dur_ns));
   const chosen = bars.find((bar) => isChosen(store, bar));
   const text =
     chosen === undefined
-      ? `${plural(bars.length, "step")} · ${formatNs(meanOf(bars))}${bars.length > 1 ? " each" : ""}`
+      ? stepsText(bars, source.header.step_ns)
       : `step ${chosen.number} · ${formatNs(chosen.dur_ns)}`;
   return (
     <div class="tp-step-strip">
@@ -48,9 +48,9 @@ function StepStrip({
         bars.map((bar) => (
           <Button
             key={`${bar.number}`}
-            class="tp-step-button"
+            class={bar.leftOut === "" ? "tp-step-button" : "tp-step-button tp-left-out"}
             aria-pressed={isChosen(store, bar)}
-            aria-label={`Show only step ${bar.number}`}
+            aria-label={`Show only step ${bar.number}${bar.leftOut === "" ? "" : `, which does not count: ${bar.leftOut}`}`}
             data-tp-step={bar.number}
             onClick={() => toggleStep(store, bar)}
             onMouseEnter={() => {
@@ -71,4 +71,12 @@ function StepStrip({
       <span class="tp-step-text">{text}</span>
     </div>
   );
+}
+
+/** "4 of 5 steps · 215 ms each": how many steps count, and the typical one. */
+function stepsText(bars: readonly StepBar[], step_ns: number | null): string {
+  const counted = bars.filter(({ leftOut }) => leftOut === "").length;
+  const of = counted < bars.length ? `${counted} of ` : "";
+  const each = bars.length > 1 ? " each" : "";
+  return `${of}${plural(bars.length, "step")}${step_ns === null ? "" : ` · ${formatNs(step_ns)}${each}`}`;
 }

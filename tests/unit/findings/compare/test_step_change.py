@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from torchprof_magic.facts.counted_steps import typical_of
 from torchprof_magic.findings.compare import step_change
-from torchprof_magic.findings.compare.step_change import StepChange, tail_of_t, typical_ns
+from torchprof_magic.findings.compare.step_change import StepChange, tail_of_t
 
 
 def find_step_change(before: list[float], after: list[float]) -> StepChange:
@@ -43,7 +44,7 @@ def test_fewer_than_four_steps_are_too_few(count: int) -> None:
 
 def test_no_step_at_all_has_no_ratio() -> None:
     assert math.isnan(find_step_change([], [100.0] * 9).ratio)
-    assert math.isnan(typical_ns([]))
+    assert math.isnan(typical_of([]))
 
 
 def test_a_run_that_drifts_as_much_as_it_differs_is_unclear() -> None:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import by_place, each, is_device_the_limit, rows_named, work_of
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.units import counted, format_ns
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def attention_unfused(trace: Trace) -> list[Advice]:
     for file, line, rows in by_place(trace, np.array(sorted(chains), np.int64)):
         between = np.concatenate([chains[row] for row in rows.tolist()])
         cost = work_of(trace, np.concatenate((between, _nodes_of(trace, between))))
-        calls = round(len(rows) / chosen_steps(trace).steps)
+        calls = round(len(rows) / counted_steps(trace).steps)
         module = module_of_events(trace, rows[:1])[0] or ""
         found.append(
             Advice(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import by_place, cost_of, each, ns_in_steps, rows_named, spans_of, step_ns
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.units import counted, format_ns
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _advice(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice
     spent = (
         f" Copies of the biases and sums for their gradients take {format_ns(cost.ns)} {each(trace)}." if cost else ""
     )
-    calls = counted(round(len(rows) / chosen_steps(trace).steps), "layer")
+    calls = counted(round(len(rows) / counted_steps(trace).steps), "layer")
     return Advice(
         rule="bias_before_batchnorm",
         title="Leave out biases in front of a batch norm",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.collectives import collectives_of
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.times import (
@@ -22,7 +23,6 @@ from torchprof_magic.findings.advice.times import (
     within_steps,
     without,
 )
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.units import format_count, format_ns
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
@@ -56,7 +56,7 @@ def gradient_sync_each_step(trace: Trace) -> Advice | None:
     needless = ~has_step & has_sync
     if not needless.any() or not has_sync[has_step].any():
         return None
-    passes = Spans(forwards[needless], np.minimum(ends[needless], chosen_steps(trace).end_ns.max()))
+    passes = Spans(forwards[needless], np.minimum(ends[needless], counted_steps(trace).end_ns.max()))
     inside = overlap(_exchange(trace, exchanged), passes)
     file, line, _ = by_place(trace, _of_reducer(trace))[0]
     per = len(forwards) / len(steps)
@@ -103,7 +103,7 @@ def many_small_collectives(trace: Trace) -> list[Advice]:
     rows = np.setdiff1d(rows_named(trace, _COLLECTIVE), _of_reducer(trace))
     found = []
     for file, line, mine in by_place(trace, rows):
-        count = len(mine) / chosen_steps(trace).steps
+        count = len(mine) / counted_steps(trace).steps
         if count < LEAST_COLLECTIVES:
             continue
         inside = _own_exchange(trace, file, line, mine)

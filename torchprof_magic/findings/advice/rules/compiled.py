@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import (
     by_place,
@@ -20,7 +21,6 @@ from torchprof_magic.findings.advice.times import (
     step_ns,
     without,
 )
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.findings.verdict.words import place_of
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
@@ -55,7 +55,7 @@ _REGION = r"^Torch-Compiled Region: ([0-9]+)/[0-9]+"
 def recompiles(trace: Trace) -> list[Advice]:
     """Advise dynamic shapes, or what else keeps guards from failing, if code is compiled again in recorded steps."""
     ranges = _outermost(trace, _COMPILING)
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     if len(ranges) == 0 or not _compiles_again(trace):
         return []
     places = by_place(trace, ranges)

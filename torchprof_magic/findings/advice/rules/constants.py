@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.places import module_of_events
@@ -23,7 +24,6 @@ from torchprof_magic.findings.advice.times import (
     runs_of_lines,
     spans_of,
 )
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.units import format_ns
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def rebuilt_constant(trace: Trace) -> list[Advice]:
 @once_per_trace
 def _in_loop(trace: Trace) -> list[Constant]:
     cell, stepping = trace.meta.cell, trace.meta.stepping
-    if cell is None or stepping is None or len(chosen_steps(trace).row) < LEAST_STEPS:
+    if cell is None or stepping is None or len(counted_steps(trace).row) < LEAST_STEPS:
         return []
     return loop_constants(cell, stepping)
 
@@ -135,7 +135,7 @@ def _first_op(trace: Trace, spans: Spans) -> str:
 
 def _in_forward(trace: Trace) -> list[Advice]:
     """Return advice about masks and positions that functions and modules make in every step."""
-    if len(chosen_steps(trace).row) < LEAST_STEPS:
+    if len(counted_steps(trace).row) < LEAST_STEPS:
         return []
     rows = rows_named(trace, _SHAPING)
     rows = rows[phase_of_events(trace)[rows] == PHASES.index("forward")]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.times import critical, each, ns_in_steps, spans_of, step_index, within_steps
 from torchprof_magic.findings.savings.table import savings_table, title_of
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.units import counted, format_bytes, format_count, format_ns
 from torchprof_magic.tables.memory.in_use import memory_series
 from torchprof_magic.tables.memory.leaks import MEASURED, leaks_table
@@ -118,9 +118,9 @@ def allocator_churn(trace: Trace) -> Advice | None:
     rows = calls["row"].to_numpy().astype("int64")
     spans = spans_of(trace, rows)
     inside = within_steps(trace, spans)
-    if len(inside.start_ns) == 0 or len(chosen_steps(trace).row) < LEAST_STEPS:
+    if len(inside.start_ns) == 0 or len(counted_steps(trace).row) < LEAST_STEPS:
         return None
-    is_inside = (step_index(trace, rows) >= 0) & (spans.start_ns < chosen_steps(trace).end_ns.max())
+    is_inside = (step_index(trace, rows) >= 0) & (spans.start_ns < counted_steps(trace).end_ns.max())
     rows = rows[is_inside]
     if len(set(step_index(trace, rows).tolist())) < LEAST_STEPS:
         return None
@@ -131,7 +131,7 @@ def allocator_churn(trace: Trace) -> Advice | None:
         title="Keep memory in the allocator",
         fix="no `torch.cuda.empty_cache()` in the loop; for sizes that vary, "
         "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
-        evidence=f"{format_count(len(rows) / chosen_steps(trace).steps)} calls {each(trace)} fetch memory from the "
+        evidence=f"{format_count(len(rows) / counted_steps(trace).steps)} calls {each(trace)} fetch memory from the "
         f"driver or give it back: {format_ns(ns_in_steps(trace, spans))}.",
         file=file[0] or "",
         line=line[0],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import (
@@ -18,7 +19,6 @@ from torchprof_magic.findings.advice.times import (
     rows_named,
     spans_of,
 )
-from torchprof_magic.findings.verdict.accounts import chosen_steps
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
     fused_ns = fixed_ns + updates.fused_share * usual.ops_ns
     # What recording adds is in all parts alike, and what is hidden behind a device saves nothing.
     whole_ns = ns_in_steps(trace, spans_of(trace, rows))
-    per_step = len(rows) / chosen_steps(trace).steps
+    per_step = len(rows) / counted_steps(trace).steps
     scale = min(cost.ns / max(whole_ns, 1.0), 1.0) * per_step
     return Advice(
         rule="single_tensor_optimizer",
@@ -200,10 +200,12 @@ def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
         if len(mine) == 0:
             continue
         adds = (
-            _adds_in(trace, added) if len(ranges) == len(rows) and len(rows) >= chosen_steps(trace).steps else added[:0]
+            _adds_in(trace, added)
+            if len(ranges) == len(rows) and len(rows) >= counted_steps(trace).steps
+            else added[:0]
         )
         cost = cost_of(trace, joined(spans_of(trace, mine), spans_of(trace, adds)))
-        times = counted(round(len(adds) / chosen_steps(trace).steps), "time")
+        times = counted(round(len(adds) / counted_steps(trace).steps), "time")
         also = f", and backward adds to zeros {times}" if len(adds) else ""
         found.append(
             Advice(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.findings.advice.kinds import Advice, Spans
@@ -21,7 +22,7 @@ from torchprof_magic.findings.advice.times import (
     runs_of_lines,
     spans_of,
 )
-from torchprof_magic.findings.verdict.accounts import TINY_OP_NS, chosen_steps
+from torchprof_magic.findings.verdict.accounts import TINY_OP_NS
 from torchprof_magic.model.units import format_count, format_ns
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def python_loop(trace: Trace) -> list[Advice]:
     found: list[Advice] = []
     seen: set[tuple[str, int]] = set()
     for file, line, mine in by_place(trace, rows):
-        turns = len(mine) / chosen_steps(trace).steps
+        turns = len(mine) / counted_steps(trace).steps
         if line is None or turns < LEAST_TURNS or (file, line) in seen:
             continue
         lines, spans = _loop_around(trace, file, line)
@@ -66,7 +67,7 @@ def _loop_around(trace: Trace, file: str, line: int) -> tuple[list[int], Spans]:
         return [], Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     often = len(runs[line].start_ns)
     lines = [line]
-    if often >= LEAST_TURNS * chosen_steps(trace).steps:
+    if often >= LEAST_TURNS * counted_steps(trace).steps:
         for way in (-1, 1):
             at = line + way
             while at in runs and often / 2 <= len(runs[at].start_ns) <= often * 2:
@@ -79,7 +80,7 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
     """Return advice about a loop, unless its turns do real work; long ops would be needed without it, too."""
     if len(overlap(spans, spans_of(trace, rows_named(trace, _WORKING))).start_ns):
         return None
-    turns = len(rows) / chosen_steps(trace).steps
+    turns = len(rows) / counted_steps(trace).steps
     cost = cost_of(trace, spans)
     work_ns = ns_in_steps(trace, overlap(cost.spans, spans_of(trace, _long_ops(trace))))
     saving_ns = max(cost.ns - work_ns, 0.0) * (1 - TURNS_LEFT / turns)
