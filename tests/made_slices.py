@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from torchprof_magic.model.shapes import Layer, SliceLane, Slices
 from torchprof_magic.tables.timeline.slices import SCHEMA
+from torchprof_magic.tables.waiting.idle import CAUSE_BEGINS, GAP_BEGINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,6 +62,7 @@ def make_slices(*slices: Made, has_python: bool = False) -> Slices:
         }
         for each in slices
     ]
+    _mark_gaps(rows)
     frame = pl.DataFrame(rows, schema=SCHEMA)
     layers = [Layer(title="Ops", column=OPS)]
     if has_python:
@@ -68,6 +70,21 @@ def make_slices(*slices: Made, has_python: bool = False) -> Slices:
         inner = [each.depth if each.inner is None else each.inner for each in slices]
         frame = frame.with_columns(pl.Series(ALL, inner, pl.Int16))
     return Slices(frame=frame, lanes=LANES, layers=tuple(layers))
+
+
+def _mark_gaps(rows: list[dict[str, Any]]) -> None:
+    """Mark where gaps begin, in which waits touch, and where causes do in them, as ``idle_runs`` does."""
+    end, causes = -1, set[str]()
+    for row in rows:
+        if row["kind"] != "idle":
+            continue
+        cause = row["note"].partition("\t")[0]
+        if end < 0 or row["start_ns"] > end:
+            row["count"], causes = GAP_BEGINS, {cause}
+        else:
+            row["count"] = 0 if cause in causes else CAUSE_BEGINS
+            causes.add(cause)
+        end = row["start_ns"] + row["dur_ns"]
 
 
 def random_slices(seed: int, count: int = 400) -> Slices:

@@ -80,7 +80,7 @@ export function slicesFrame(slices: readonly TestSlice[]): Frame {
     ["note", texts(slices.map(({ note = "" }) => note))],
     ["source", numbers(slices.map(({ source = -1 }) => source))],
     ["op", numbers(slices.map(({ op = -1 }) => op))],
-    ["count", numbers(slices.map(() => 1))],
+    ["count", numbers(slices.map(({ kind }) => (kind === "idle" ? 2 : 1)))],
   ]);
   if (slices.some(({ slice }) => slice !== undefined)) {
     columns.set("slice", numbers(slices.map(({ slice = -1 }) => slice)));

@@ -53,6 +53,15 @@ function numbers(values: readonly number[]): Column {
   return { kind: "number", values: Float64Array.from(values) };
 }
 
+/** 2 where a gap begins, as Python writes it; waits that touch are one gap. */
+function beginsAt(slice: Slice, before: Slice | undefined): number {
+  const goesOn =
+    before?.kind === "idle" &&
+    before.lane === slice.lane &&
+    before.start + before.dur === slice.start;
+  return slice.kind === "idle" && !goesOn ? 2 : 1;
+}
+
 /** The columns of some slices, which are in order of lane and start. */
 export function sliceFrame(slices: readonly Slice[]): Frame {
   return {
@@ -68,7 +77,7 @@ export function sliceFrame(slices: readonly Slice[]): Frame {
       ["note", text(slices.map(({ note = "" }) => note))],
       ["source", numbers(slices.map(({ source = -1 }) => source))],
       ["op", numbers(slices.map(({ op = -1 }) => op))],
-      ["count", numbers(slices.map(({ count = 1 }) => count))],
+      ["count", numbers(slices.map((slice, at) => slice.count ?? beginsAt(slice, slices[at - 1])))],
       ["shapes", text(slices.map(({ shapes = "" }) => shapes))],
       ["grid", text(slices.map(({ grid = "" }) => grid))],
     ]),

@@ -104,19 +104,23 @@ describe("merged waits", () => {
       [100, 400, 1],
       [510, 20, 7],
     ]);
-    return buildWaits(index, row, 1, () => 0);
+    // Of 5 waits 4 gaps begin in the first, of 7 only 2 in the last: the others are more causes of the same.
+    const gaps = [4, 1, 2];
+    const ofCause = [4, 1, 3];
+    const gapsOf = (at: number) => ({ gaps: gaps[at] ?? 0, ofCause: ofCause[at] ?? 0 });
+    return buildWaits(index, row, 1, () => 0, gapsOf);
   };
 
-  it("say of how many waits a stretch is made", () => {
+  it("say of how many waits a stretch is made, and how many gaps begin in it", () => {
     const boxes = layoutWaits(made(), linearScale({ start: ns(0), end: ns(1000) }, px(100)));
-    expect(boxes.map(({ count, ns: time }) => [count, time])).toEqual([
-      [5, 30],
-      [1, 400],
-      [7, 20],
+    expect(boxes.map(({ count, gaps, ns: time }) => [count, gaps, time])).toEqual([
+      [5, 4, 30],
+      [1, 1, 400],
+      [7, 2, 20],
     ]);
   });
 
   it("are summed with their numbers", () => {
-    expect(sumWaits(made(), 0, 1000)).toEqual([{ cause: 0, ns: 450, count: 13 }]);
+    expect(sumWaits(made(), 0, 1000)).toEqual([{ cause: 0, ns: 450, count: 8 }]);
   });
 });

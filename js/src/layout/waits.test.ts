@@ -2,13 +2,14 @@ import { describe, expect, it } from "vitest";
 import { linearScale } from "../base/scale";
 import { ns, px } from "../base/units";
 import { buildSliceIndex } from "./slice-index";
-import { buildWaits, layoutWaits, positionsIn, sumWaits } from "./waits";
+import { buildWaits, gapsIn, layoutWaits, positionsIn, sumWaits } from "./waits";
 
-type Wait = readonly [start: number, dur: number, cause: number];
+/** `begins` is 2 where a gap begins, as by default, 1 where another cause begins in it, and else 0. */
+type Wait = readonly [start: number, dur: number, cause: number, begins?: number];
 
 /** Waits on lane 1; lane 0 has two slices, so that the row does not begin at position 0. */
 function waitsOf(list: readonly Wait[], causes = 3) {
-  const all = [[0, 5, 0], [10, 5, 0], ...list] as const;
+  const all: readonly Wait[] = [[0, 5, 0], [10, 5, 0], ...list];
   const index = buildSliceIndex(
     {
       lane: Float64Array.from(all, (_, at) => (at < 2 ? 0 : 1)),
@@ -20,7 +21,11 @@ function waitsOf(list: readonly Wait[], causes = 3) {
   );
   const row = index.ofLane[1]?.[0];
   if (row === undefined) throw new Error("there are no waits");
-  return buildWaits(index, row, causes, (each) => all[each]?.[2] ?? -1);
+  const gapsOf = (each: number) => {
+    const begins = all[each]?.[3] ?? 2;
+    return { gaps: begins === 2 ? 1 : 0, ofCause: begins > 0 ? 1 : 0 };
+  };
+  return buildWaits(index, row, causes, (each) => all[each]?.[2] ?? -1, gapsOf);
 }
 
 /** The boxes on one pixel per ns; a box of its own is 26 px wide or more. */
@@ -41,11 +46,11 @@ const WAITS: readonly Wait[] = [
 describe("layoutWaits", () => {
   it("gives long waits a box each and sums short ones up in stretches", () => {
     expect(layout(WAITS)).toEqual([
-      { left: 0, width: 26, ns: 26, count: 1, cause: 0, row: 2 },
+      { left: 0, width: 26, ns: 26, count: 1, gaps: 1, cause: 0, row: 2 },
       // From 30 to 50 the device waits 5 + 10; the cause with 10 counts.
-      { left: 30, width: 20, ns: 15, count: 2, cause: 1, row: 3 },
-      { left: 80, width: 2, ns: 2, count: 1, cause: 1, row: 5 },
-      { left: 90, width: 30, ns: 30, count: 1, cause: 2, row: 6 },
+      { left: 30, width: 20, ns: 15, count: 2, gaps: 2, cause: 1, row: 3 },
+      { left: 80, width: 2, ns: 2, count: 1, gaps: 1, cause: 1, row: 5 },
+      { left: 90, width: 30, ns: 30, count: 1, gaps: 1, cause: 2, row: 6 },
     ]);
   });
 
@@ -78,7 +83,7 @@ describe("layoutWaits", () => {
     const boxes = layoutWaits(waitsOf(WAITS), scale);
     // At a tenth of a pixel per ns, all five are short: 73 of the 120 ns, in 12 px. The first cause has
     // 26 + 5, the last 30.
-    expect(boxes).toEqual([{ left: 0, width: 12, ns: 73, count: 5, cause: 0, row: 2 }]);
+    expect(boxes).toEqual([{ left: 0, width: 12, ns: 73, count: 5, gaps: 5, cause: 0, row: 2 }]);
   });
 
   it("shows the waits that reach into the window, and none that only touch it", () => {
@@ -130,5 +135,38 @@ describe("sumWaits", () => {
   it("leaves out causes without time in the span", () => {
     expect(sumWaits(waits, 41, 50)).toEqual([{ cause: 1, ns: 9, count: 1 }]);
     expect(sumWaits(waits, 50, 80)).toEqual([]);
+  });
+});
+
+describe("a gap that the host's states cut into pieces", () => {
+  // One gap from 0 to 20 in four pieces of two causes, and one from 50 to 60.
+  const PIECES: readonly Wait[] = [
+    [0, 5, 0, 2],
+    [5, 5, 1, 1],
+    [10, 5, 0, 0],
+    [15, 5, 1, 0],
+    [50, 10, 0, 2],
+  ];
+  const waits = waitsOf(PIECES);
+
+  it("is one gap, and one of each of its causes", () => {
+    expect(gapsIn(waits, 0, 100)).toBe(2);
+    expect(sumWaits(waits, 0, 100)).toEqual([
+      { cause: 0, ns: 20, count: 2 },
+      { cause: 1, ns: 10, count: 1 },
+    ]);
+    expect(layout(PIECES, 0, 1000).map(({ count, gaps }) => [count, gaps])).toEqual([
+      [4, 1],
+      [1, 1],
+    ]);
+  });
+
+  it("is counted where only its end lies in the span", () => {
+    expect(gapsIn(waits, 12, 40)).toBe(1);
+    expect(sumWaits(waits, 12, 40)).toEqual([
+      { cause: 1, ns: 5, count: 1 },
+      { cause: 0, ns: 3, count: 1 },
+    ]);
+    expect(gapsIn(waits, 20, 50)).toBe(0);
   });
 });

@@ -15,9 +15,11 @@ export interface Waits {
   readonly row: SliceRow;
   readonly causes: number;
   causeAt(position: number): number;
-  /** Time of a cause before a position, and how many waits. */
+  /** Time of a cause before a position, and in how many gaps it begins. */
   readonly sums: readonly Float64Array[];
   readonly counts: readonly Float64Array[];
+  /** How many gaps begin before a position. */
+  readonly gaps: Float64Array;
   readonly longest: Levels;
   /** The time from the end of each wait to the next. */
   readonly between: Levels;
@@ -28,7 +30,10 @@ export interface WaitBox {
   readonly left: number;
   readonly width: number;
   readonly ns: number;
+  /** How many waits. */
   readonly count: number;
+  /** How many gaps begin in it; the waits of a gap can be in several boxes. */
+  readonly gaps: number;
   /** The cause with the most time. */
   readonly cause: number;
   /** The slice of a single wait, or the first of a stretch: a row of the frame. */
@@ -38,21 +43,30 @@ export interface WaitBox {
 export interface CauseSum {
   readonly cause: number;
   readonly ns: number;
+  /** In how many gaps it is. */
   readonly count: number;
 }
 
-/** The waits in a row of slices; `causeOf` gives the number of the cause of a row of the frame. */
+/** How many gaps begin in a slice, and in how many its cause does, as Python counted them. */
+export interface GapCount {
+  readonly gaps: number;
+  readonly ofCause: number;
+}
+
+/** The waits in a row of slices; `causeOf` gives the number of the cause of a row of the frame, `gapsOf` its gaps. */
 export function buildWaits(
   index: SliceIndex,
   row: SliceRow,
   causes: number,
   causeOf: (row: number) => number,
+  gapsOf: (row: number) => GapCount,
 ): Waits {
   const size = row.last - row.first;
   const duration = new Float64Array(size);
   const between = new Float64Array(size);
   const sums = Array.from({ length: causes }, () => new Float64Array(size + 1));
   const counts = sums.map(() => new Float64Array(size + 1));
+  const gaps = new Float64Array(size + 1);
   const causeAt = (position: number) => causeOf(index.row[position] ?? -1);
   for (let at = 0; at < size; at += 1) {
     const position = row.first + at;
@@ -63,13 +77,14 @@ export function buildWaits(
     sums.forEach((sum, each) => {
       sum[at + 1] = (sum[at] ?? 0) + (each === cause ? (duration[at] ?? 0) : 0);
     });
+    const begun = gapsOf(index.row[position] ?? -1);
+    gaps[at + 1] = (gaps[at] ?? 0) + begun.gaps;
     counts.forEach((count, each) => {
-      const own = each === cause ? countIn(index, position, position + 1) : 0;
-      count[at + 1] = (count[at] ?? 0) + own;
+      count[at + 1] = (count[at] ?? 0) + (each === cause ? begun.ofCause : 0);
     });
   }
   const levels = { longest: new Levels(duration), between: new Levels(between) };
-  return { index, row, causes, causeAt, sums, counts, ...levels };
+  return { index, row, causes, causeAt, sums, counts, gaps, ...levels };
 }
 
 /** The boxes of a window, from left to right. */
@@ -108,16 +123,21 @@ function boxOf(waits: Waits, scale: Scale<Ns>, first: number, last: number): Wai
     width: scale.lengthToPx(ns(end - start)),
     ns: (index.before[last] ?? 0) - (index.before[first] ?? 0),
     count: countIn(index, first, last),
+    gaps: difference(waits.gaps, first - waits.row.first, last - waits.row.first),
     cause: mostOf(waits, first, last),
     row: index.row[first] ?? -1,
   };
+}
+
+function difference(before: Float64Array, first: number, last: number): number {
+  return (before[last] ?? 0) - (before[first] ?? 0);
 }
 
 function mostOf(waits: Waits, first: number, last: number): number {
   let best = 0;
   let most = -1;
   waits.sums.forEach((sum, cause) => {
-    const time = (sum[last - waits.row.first] ?? 0) - (sum[first - waits.row.first] ?? 0);
+    const time = difference(sum, first - waits.row.first, last - waits.row.first);
     if (time > most) {
       most = time;
       best = cause;
@@ -136,14 +156,38 @@ export function sumWaits(waits: Waits, start: number, end: number): readonly Cau
   // Waits do not overlap, so that only the first and the last reach over the edges.
   const cut = (cause: number) =>
     (cause === waits.causeAt(first) ? before : 0) + (cause === waits.causeAt(last - 1) ? after : 0);
-  const between = (sums: Float64Array) =>
-    (sums[last - row.first] ?? 0) - (sums[first - row.first] ?? 0);
+  const between = (sums: Float64Array) => difference(sums, first - row.first, last - row.first);
+  const open = openCauses(waits, first, last);
   return waits.sums
     .map((sum, cause) => ({
       cause,
       ns: between(sum) - cut(cause),
-      count: between(waits.counts[cause] ?? new Float64Array(0)),
+      count: between(waits.counts[cause] ?? new Float64Array(0)) + (open.has(cause) ? 1 : 0),
     }))
     .filter(({ ns: time }) => time > 0)
     .toSorted((a, b) => b.ns - a.ns);
+}
+
+/** In how many gaps the waits in a span are. */
+export function gapsIn(waits: Waits, start: number, end: number): number {
+  const [first, last] = positionsIn(waits, start, end);
+  if (last <= first) return 0;
+  const { gaps, row } = waits;
+  const begun = difference(gaps, first - row.first, last - row.first);
+  return begun + (difference(gaps, first - row.first, first - row.first + 1) === 0 ? 1 : 0);
+}
+
+/** The causes of a gap that begin before a position and go on at or after it. */
+function openCauses(waits: Waits, first: number, last: number): ReadonlySet<number> {
+  const { counts, gaps, row } = waits;
+  const begun = new Set<number>();
+  const open = new Set<number>();
+  for (let position = first; position < last; position += 1) {
+    const at = position - row.first;
+    if (difference(gaps, at, at + 1) > 0) break;
+    const cause = waits.causeAt(position);
+    if (difference(counts[cause] ?? gaps, at, at + 1) > 0) begun.add(cause);
+    else if (!begun.has(cause)) open.add(cause);
+  }
+  return open;
 }

@@ -97,8 +97,11 @@ export const foundFacts = record({
   kind: text,
 });
 
-/** Time on the lane of a device: with a cause, in which it waits; without one, in which it works. */
-const sum = record({ lane: number, cause: text, count: number, ns: number });
+/**
+ * Time on the lane of a device: with a cause, in which it waits, and in how many gaps; without one, in which it works.
+ * `gaps` is how many gaps it has whatever their causes.
+ */
+const sum = record({ lane: number, cause: text, count: number, ns: number, gaps: number });
 export const rangeFacts = record({ sums: listOf(sum) });
 
 export type LaneSum = Checked<typeof sum>;

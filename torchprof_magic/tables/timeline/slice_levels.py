@@ -27,20 +27,24 @@ class SliceTimes(NamedTuple):
     """What merging needs to know of every slice, by its row of the frame.
 
     The slice with the most ``weight`` names a merged one. ``cause`` is 0, or the number of what a wait is for: waits of
-    different causes are not merged.
+    different causes are not merged. ``gaps`` is 1 for the wait with which a gap begins, and ``cause_gaps`` for the
+    first of each cause in it.
     """
 
     start_ns: IntArray
     dur_ns: IntArray
     weight: npt.NDArray[np.int32]
     cause: npt.NDArray[np.int8]
+    gaps: npt.NDArray[np.int32]
+    cause_gaps: npt.NDArray[np.int32]
 
 
 class Run(NamedTuple):
     """Slices, single or merged, track by track and in order of time. A track is one lane at one depth.
 
     ``row`` is that in the frame: of the slice, or of the one with the most weight of the ``merged`` ones. A merged one
-    begins when the first of them does and lasts as long as all of them together.
+    begins when the first of them does and lasts as long as all of them together. Of waits, ``gaps`` and ``cause_gaps``
+    are how many gaps begin in them, and how often their cause begins in one.
     """
 
     track: Integers
@@ -48,11 +52,13 @@ class Run(NamedTuple):
     dur_ns: IntArray
     row: Integers
     merged: Integers
+    gaps: Integers
+    cause_gaps: Integers
 
 
-def take(run: Run, rows: IntArray | BoolArray) -> Run:
+def take(run: Run, rows: IntArray | BoolArray | slice) -> Run:
     """Return some slices of a run."""
-    return Run(run.track[rows], run.start_ns[rows], run.dur_ns[rows], run.row[rows], run.merged[rows])
+    return Run(*(column[rows] for column in run))  # type: ignore[arg-type]
 
 
 def joined(runs: list[Run]) -> Run:
@@ -90,6 +96,8 @@ def merge_run(run: Run, bucket_ns: int, times: SliceTimes) -> Run:
         dur_ns=dur_ns,
         row=run.row[_heaviest(times.weight[run.row], first)],
         merged=np.add.reduceat(run.merged, first),
+        gaps=np.add.reduceat(run.gaps, first),
+        cause_gaps=np.add.reduceat(run.cause_gaps, first),
     )
 
 
@@ -138,8 +146,8 @@ def first_where(low: IntArray, high: IntArray, is_past: Callable[[IntArray], Boo
 class Level:
     """All slices of some tracks, where those shorter than ``bucket_ns`` are merged; 0 for none.
 
-    The positions of track ``t`` are ``first[t]`` to ``last[t]``. ``start_ns``, ``dur_ns`` and ``merged`` are absent
-    where nothing is merged. ``reach_ns`` has the latest end so far for tracks whose slices overlap.
+    The positions of track ``t`` are ``first[t]`` to ``last[t]``. ``made`` is what was merged, absent where nothing was.
+    ``reach_ns`` has the latest end so far for tracks whose slices overlap.
     """
 
     times: SliceTimes
@@ -147,22 +155,21 @@ class Level:
     first: IntArray
     last: IntArray
     row: npt.NDArray[np.int32]
-    start_ns: IntArray | None = None
-    dur_ns: IntArray | None = None
-    merged: npt.NDArray[np.int32] | None = None
+    made: Run | None = None
     reach_ns: Mapping[int, IntArray]
 
     def starts(self, positions: IntArray | slice) -> IntArray:
         """Return when the slices at some positions begin."""
-        return self.times.start_ns[self.row[positions]] if self.start_ns is None else self.start_ns[positions]
+        return self.times.start_ns[self.row[positions]] if self.made is None else self.made.start_ns[positions]
 
     def run(self, positions: IntArray | slice, track: Integers) -> Run:
         """Return the slices at some positions; ``track`` is that of each."""
         rows = self.row[positions]
-        if self.start_ns is None or self.dur_ns is None or self.merged is None:
-            ones = np.ones(len(rows), np.int32)
-            return Run(track, self.times.start_ns[rows], self.times.dur_ns[rows], rows, ones)
-        return Run(track, self.start_ns[positions], self.dur_ns[positions], rows, self.merged[positions])
+        if self.made is None:
+            times, ones = self.times, np.ones(len(rows), np.int32)
+            start_ns, dur_ns = times.start_ns[rows], times.dur_ns[rows]
+            return Run(track, start_ns, dur_ns, rows, ones, times.gaps[rows], times.cause_gaps[rows])
+        return take(self.made, positions)._replace(track=track, row=rows)
 
     def within(self, start_ns: int, end_ns: int) -> tuple[IntArray, IntArray]:
         """Return for each track the positions of the slices that overlap a span: the first, and the one after the last.
@@ -176,7 +183,7 @@ class Level:
 
     def ends(self, positions: IntArray | slice) -> IntArray:
         """Return when the slices at some positions end."""
-        dur = self.times.dur_ns[self.row[positions]] if self.dur_ns is None else self.dur_ns[positions]
+        dur = self.times.dur_ns[self.row[positions]] if self.made is None else self.made.dur_ns[positions]
         return self.starts(positions) + dur
 
     def _begins_by(self, at_ns: int, positions: IntArray) -> BoolArray:
@@ -296,18 +303,17 @@ def _share_left(run: Run, bucket_ns: int) -> float:
 
 
 def _merged_level(finer: Level, bucket_ns: int) -> Level:
-    parts = [merge_run(run, bucket_ns, finer.times) for run in finer.pieces(bucket_ns)]
-    track = np.concatenate([part.track for part in parts]) if parts else np.empty(0, np.int64)
-    numbers = np.arange(len(finer.first))
+    made = joined([merge_run(run, bucket_ns, finer.times) for run in finer.pieces(bucket_ns)])
+    numbers, narrow = np.arange(len(finer.first)), np.int32
     level = Level(
         times=finer.times,
         bucket_ns=bucket_ns,
-        first=np.searchsorted(track, numbers),
-        last=np.searchsorted(track, numbers, side="right"),
-        row=np.concatenate([part.row for part in parts]).astype(np.int32),
-        start_ns=np.concatenate([part.start_ns for part in parts]),
-        dur_ns=np.concatenate([part.dur_ns for part in parts]),
-        merged=np.concatenate([part.merged for part in parts]).astype(np.int32),
+        first=np.searchsorted(made.track, numbers),
+        last=np.searchsorted(made.track, numbers, side="right"),
+        row=made.row.astype(narrow),
+        made=made._replace(
+            merged=made.merged.astype(narrow), gaps=made.gaps.astype(narrow), cause_gaps=made.cause_gaps.astype(narrow)
+        ),
         reach_ns={},
     )
     return replace(level, reach_ns=_reach_of(level, finer.reach_ns))

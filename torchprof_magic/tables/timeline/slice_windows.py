@@ -23,6 +23,7 @@ from torchprof_magic.tables.timeline.slice_levels import (
     positions_between,
     take,
 )
+from torchprof_magic.tables.waiting.idle import GAP_BEGINS
 
 # A page holds about as many slices; of more it gets an overview, and asks for windows.
 WHOLE_SLICES = 1_000_000
@@ -55,8 +56,9 @@ class Window:
 class SliceWindows:
     """Answers what a page asks of a recording with millions of slices. What that needs is built on first use and kept.
 
-    In every answer, the column ``slice`` says which row of the complete frame a slice is, ``merged`` how many it stands
-    for, and ``by`` which op launched it. ``source`` and ``op`` are rows of the answer, or -1.
+    In every answer, the column ``slice`` says which row of the complete frame a slice is, ``merged`` how many it
+    stands for, ``gaps`` and ``cause_gaps`` are those of ``Run``, and ``by`` is the op that launched it. ``source``
+    and ``op`` are rows of the answer, or -1.
     """
 
     def __init__(self, slices: Slices) -> None:
@@ -86,7 +88,9 @@ class SliceWindows:
         # The name of a merged slice is that of its longest one. Of queues and counters, the highest level is shown.
         is_curve = self.frame["kind"].is_in(CURVES).to_numpy()
         weight[is_curve] = np.minimum(self.frame["count"].to_numpy()[is_curve], MOST_WEIGHT)
-        return SliceTimes(start_ns, dur_ns, weight, self.cause)
+        begins = np.where(self.cause > 0, self.frame["count"].fill_null(0).to_numpy(), 0)
+        gaps, cause_gaps = (begins == GAP_BEGINS).astype(np.int32), (begins > 0).astype(np.int32)
+        return SliceTimes(start_ns, dur_ns, weight, self.cause, gaps, cause_gaps)
 
     @cached_property
     def causes(self) -> list[str]:
@@ -210,6 +214,8 @@ class SliceWindows:
             pl.Series("dur_ns", run.dur_ns),
             pl.Series("slice", run.row, pl.Int32),
             pl.Series("merged", run.merged, pl.Int32),
+            pl.Series("gaps", run.gaps, pl.Int32),
+            pl.Series("cause_gaps", run.cause_gaps, pl.Int32),
             self.frame["name"].gather(op).alias("by"),
         )
 
@@ -255,11 +261,9 @@ class SliceWindows:
 
 
 def gaps_of(single: Level, track: int) -> tuple[IntArray, IntArray]:
-    """Return the positions of the first wait of each gap, and those after its last: waits of a gap touch."""
+    """Return the positions of the first wait of each gap, and those after its last."""
     first, last = int(single.first[track]), int(single.last[track])
-    start_ns, end_ns = single.starts(slice(first, last)), single.ends(slice(first, last))
-    begins = np.append(True, start_ns[1:] > end_ns[:-1])
-    at = np.flatnonzero(begins) + first
+    at = np.flatnonzero(single.times.gaps[single.row[first:last]]) + first
     return at, np.append(at[1:], last)
 
 

@@ -357,6 +357,7 @@ def _waits(idle: pl.DataFrame, busy_ns: tuple[IntArray, IntArray], lane: int) ->
         pl.lit("idle", KIND).alias("kind"),
         pl.lit("idle", PHASE).alias("phase"),
         pl.concat_str(cause, place, separator="\t").cast(pl.Categorical()).alias("note"),
+        pl.col("begins").alias("count"),
     )
     start, end = busy_ns
     constant = pl.Series(["busy"]).new_from_index(0, len(start))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.facts.device.idle_pieces import (
@@ -75,13 +76,22 @@ COLUMNS = (
         "recorded steps minus its busy time.",
         has_bar=True,
     ),
+    Column(
+        name="gap",
+        title="Gap",
+        unit="count",
+        definition="Number of the gap: a time without work, which is one however many rows it has.",
+        is_minor=True,
+    ),
 )
+CAUSE_BEGINS, GAP_BEGINS = 1, 2
 _TYPES: dict[str, DType] = {
     "device": pl.Int32,
     "step": pl.Int32,
     "line": pl.Int32,
     "start_ns": pl.Int64,
     "idle_ns": pl.Int64,
+    "gap": pl.Int32,
 }
 SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
 
@@ -107,11 +117,12 @@ def idle_table(trace: Trace, part: TimeRange) -> Table:
 def idle_runs(trace: Trace) -> pl.DataFrame:
     """Return the same as ``idle_table``, but with a row for each time that the cause, name or line changed in a gap.
 
-    Where only the detail changed, it is that of the first part.
+    Where only the detail changed, it is that of the first part. ``begins`` is ``GAP_BEGINS`` where a gap begins, and
+    ``CAUSE_BEGINS`` where another cause begins in it, so that a gap can be counted once, and once for each cause.
     """
     pieces = idle_pieces(trace)
     if len(pieces.gap) == 0:
-        return pl.DataFrame(schema=SCHEMA)
+        return pl.DataFrame(schema={**SCHEMA, "begins": pl.UInt32})
     labels = _idle_labels(trace)
     changes = np.zeros(len(pieces.gap), np.bool_)
     changes[0] = True
@@ -119,7 +130,17 @@ def idle_runs(trace: Trace) -> pl.DataFrame:
         changes[1:] |= column[1:] != column[:-1]
     first = np.flatnonzero(changes)
     idle_ns = np.add.reduceat(pieces.end_ns - pieces.start_ns, first)
-    return _idle_frame(trace, labels, first, pieces.start_ns[first], idle_ns)
+    frame = _idle_frame(trace, labels, first, pieces.start_ns[first], idle_ns)
+    return frame.with_columns(pl.Series("begins", _begins(pieces.gap[first], cause_numbers(trace)[first])))
+
+
+def _begins(gap: IntArray, cause: IntArray) -> npt.NDArray[np.uint32]:
+    """Return what begins with each row of sorted gaps: the gap, a cause in it, or neither."""
+    begins = np.zeros(len(gap), np.uint32)
+    key = gap * (int(cause.max(initial=0)) + 1) + cause
+    begins[np.unique(key, return_index=True)[1]] = CAUSE_BEGINS
+    begins[np.unique(gap, return_index=True)[1]] = GAP_BEGINS
+    return begins
 
 
 class _IdleLabels(NamedTuple):
@@ -169,6 +190,7 @@ def _idle_frame(
             "line": line_of,
             "start_ns": start_ns,
             "idle_ns": idle_ns,
+            "gap": pieces.gap[first],
         }
     )
     return frame.select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import {
   type SliceIndex,
   type SliceRow,
 } from "../../layout/slice-index";
-import { buildWaits, type Waits } from "../../layout/waits";
+import { buildWaits, type GapCount, type Waits } from "../../layout/waits";
 import {
   type Frame,
   type Numbers,
@@ -24,8 +24,6 @@ import type { SliceLane, SlicesHeader } from "../../wire/header";
 
 // A window that is hardly longer than a step shows this step.
 const WITHIN_STEPS = 1.5;
-// Sums of durations are exact to less than this.
-const TOUCHING_NS = 1;
 
 export interface Step {
   readonly row: number;
@@ -117,7 +115,7 @@ export function createTimelineModel(
     merged,
     whole: overview?.whole ?? wholeOf(view, ops),
     steps: overview?.steps ?? stepsIn(view, ops, frame, start, dur),
-    devices: devicesIn(view, ops, notes, causes),
+    devices: devicesIn(view, ops, notes, causes, gapCounts(frame)),
     causes,
     sliceAt: (row) => (slices === null ? row : (slices[row] ?? -1)),
     rowOf: (slice) => (slices === null ? rowIn(slice, frame) : slices.indexOf(slice)),
@@ -151,7 +149,7 @@ export function spanOfSlice({ start, dur }: TimelineModel, row: number): Span<Ns
   return { start: ns(from), end: ns(from + (dur[row] ?? 0)) };
 }
 
-/** A time without work on a device: the waits in it follow each other without a break. */
+/** A time without work on a device, by one wait or several. */
 export interface Gap {
   readonly start: number;
   readonly end: number;
@@ -159,14 +157,18 @@ export interface Gap {
   readonly rows: readonly number[];
 }
 
-function gapsIn(ops: SliceIndex, waits: SliceRow | undefined): readonly Gap[] {
+function gapsIn(
+  ops: SliceIndex,
+  waits: SliceRow | undefined,
+  gapsOf: (row: number) => GapCount,
+): readonly Gap[] {
   const gaps: { start: number; end: number; rows: number[] }[] = [];
   if (waits === undefined) return gaps;
   for (let at = waits.first; at < waits.last; at += 1) {
     const start = ops.start[at] ?? 0;
     const end = start + durationAt(ops, at);
     const last = gaps.at(-1);
-    if (last !== undefined && start - last.end < TOUCHING_NS) {
+    if (last !== undefined && gapsOf(ops.row[at] ?? -1).gaps === 0) {
       last.end = end;
       last.rows.push(ops.row[at] ?? -1);
     } else {
@@ -233,11 +235,29 @@ function causeIn(notes: TextColumn, row: number): string {
   return end < 0 ? note : note.slice(0, end);
 }
 
+// What Python writes into the count of a wait: 1 where a cause begins in a gap, 2 where the gap itself does.
+const GAP_BEGINS = 2;
+
+/** How many gaps begin in each row, and in how many its cause does: where waits are merged, as they were counted then. */
+function gapCounts(frame: Frame): (row: number) => GapCount {
+  const begins = numbersOf(frame, "count");
+  const gaps = optionalNumbers(frame, "gaps");
+  const ofCause = optionalNumbers(frame, "cause_gaps");
+  return (row) =>
+    gaps === null || ofCause === null
+      ? {
+          gaps: begins[row] === GAP_BEGINS ? 1 : 0,
+          ofCause: (begins[row] ?? 0) > 0 ? 1 : 0,
+        }
+      : { gaps: gaps[row] ?? 0, ofCause: ofCause[row] ?? 0 };
+}
+
 function devicesIn(
   view: SlicesHeader,
   index: SliceIndex,
   notes: TextColumn,
   causes: readonly string[],
+  gapsOf: (row: number) => GapCount,
 ): readonly Device[] {
   // Notes repeat, so each word is looked up once.
   const causeOfWord = notes.words.map((word) => causes.indexOf(word.split("\t")[0] ?? ""));
@@ -249,10 +269,11 @@ function devicesIn(
       each.kind === "stream" && each.group === title ? [number] : [],
     );
     const causeOf = (row: number) => causeOfWord[notes.keys[row] ?? -1] ?? 0;
-    const waits = idle === undefined ? null : buildWaits(index, idle, causes.length, causeOf);
+    const waits =
+      idle === undefined ? null : buildWaits(index, idle, causes.length, causeOf, gapsOf);
     let found: readonly Gap[] | undefined;
     const gaps = () => {
-      found ??= gapsIn(index, idle);
+      found ??= gapsIn(index, idle, gapsOf);
       return found;
     };
     const busy = rows.find(({ depth }) => depth === 1) ?? null;

@@ -294,6 +294,7 @@ export function WaitLine({
       ? ownWaits(moves.model, span, device.lane)
       : askedWaits(asked).filter(({ lane }) => lane === device.lane);
   const whole = causes.reduce((sum, { ns }) => sum + ns, 0);
+  const gaps = causes[0]?.gaps ?? 0;
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   return (
@@ -302,6 +303,7 @@ export function WaitLine({
       <span>
         {!isExact && isFinal && "about "}
         {formatNs(whole)} of {formatNs(span.end - span.start)}
+        {gaps > 1 && `, in ${plural(gaps, "gap")}`}
       </span>
       {causes.map(({ cause, ns, count }) => (
         <span key={cause} data-tp-cause={cause}>

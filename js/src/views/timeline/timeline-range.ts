@@ -3,7 +3,7 @@
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { kernelsIn, opsIn } from "../../layout/range-tables";
-import { sumWaits } from "../../layout/waits";
+import { gapsIn, sumWaits } from "../../layout/waits";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { LaneSum } from "../../wire/questions";
 import type { TimelineModel } from "./timeline-model";
@@ -28,8 +28,11 @@ export interface RangeSums {
 export interface WaitSum {
   readonly lane: number;
   readonly cause: string;
+  /** In how many gaps the cause is. */
   readonly count: number;
   readonly ns: number;
+  /** How many gaps the device has, whatever their causes. */
+  readonly gaps: number;
 }
 
 const WAITS = { first: "Cause", count: "Gaps", time: "Waits" };
@@ -90,6 +93,7 @@ export function ownWaits(
         cause: model.causes[cause] ?? "",
         count,
         ns,
+        gaps: waits === null ? 0 : gapsIn(waits, start, end),
       })),
     );
 }

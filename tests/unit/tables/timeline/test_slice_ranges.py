@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,8 +30,10 @@ def test_waits_are_cut_at_the_edges_of_a_range_and_summed_by_cause() -> None:
         Made(WAITS, 130, 170, depth=1),
         Made(STREAM, 130, 170),
     )
-    # Of A: 40 ns of the first, the third whole, and 50 ns of the last.
-    assert found.sums(60, 350) == [Sum(WAITS, "", 1, 170), Sum(WAITS, "A", 3, 100), Sum(WAITS, "B", 1, 20)]
+    # Of A: 40 ns of the first, the third whole, both in one gap, and 50 ns of the last.
+    assert found.sums(60, 350) == [
+        Sum(WAITS, "", 1, 170, 2), Sum(WAITS, "A", 2, 100, 2), Sum(WAITS, "B", 1, 20, 2),
+    ]  # fmt: skip
     assert found.sums(400, 500) == []
 
 
@@ -50,11 +52,16 @@ def test_sums_of_any_range_equal_those_of_all_its_slices(seed: int) -> None:
 
 
 def waits_in(slices: Slices, start: int, end: int) -> list[tuple[str, int, int]]:
-    time, count = Counter[str](), Counter[str]()
+    time, runs, gaps = Counter[str](), Counter[str](), defaultdict[str, set[int]](set)
+    gap, gap_end = 0, -1
     for row in slices.frame.filter(pl.col("lane") == WAITS).rows(named=True):
+        if row["kind"] == "idle":
+            gap += row["start_ns"] > gap_end  # waits of a gap touch
+            gap_end = row["start_ns"] + row["dur_ns"]
         cut = min(end, row["start_ns"] + row["dur_ns"]) - max(start, row["start_ns"])
         if row["start_ns"] < end and row["start_ns"] + row["dur_ns"] > start:
             cause = row["note"].split("\t")[0] if row["kind"] == "idle" else ""
             time[cause] += cut
-            count[cause] += 1
-    return sorted((cause, count[cause], time[cause]) for cause in time if time[cause])
+            runs[cause] += 1
+            gaps[cause].add(gap)
+    return sorted((cause, len(gaps[cause]) if cause else runs[cause], time[cause]) for cause in time if time[cause])
