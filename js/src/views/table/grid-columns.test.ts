@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { columnHeader, tableHeader } from "../../../test/headers";
 import type { Column, Frame } from "../../wire/frame";
 import type { ColumnHeader } from "../../wire/header";
-import { fittingColumns, gridColumns } from "./grid-columns";
+import { fittingColumns, gridColumns, hueColumn } from "./grid-columns";
 
 const NAMES: Column = { kind: "text", words: ["mm", "add"], keys: Int32Array.of(0, 1) };
 
@@ -72,5 +72,31 @@ describe("the columns that are shown", () => {
   it("keep a column of zeros that the rows are ordered by", () => {
     const columns = columnsOf({ self: [0, 0] });
     expect(fittingColumns(columns, 2_000)).toHaveLength(2);
+  });
+});
+
+describe("the column with the hues of the phases", () => {
+  const view = tableHeader("ops", {
+    columns: [
+      columnHeader("calls", "count"),
+      columnHeader("cpu_ns", "ns", { has_bar: true }),
+      columnHeader("device_ns", "ns", { has_bar: true }),
+      columnHeader("flops", "flop", { has_bar: true }),
+    ],
+    sort_by: "device_ns",
+  });
+
+  it("is the one that is sorted by, whichever others are there", () => {
+    expect(["cpu_ns", "device_ns", "flops"].map((name) => hueColumn(view, name))).toEqual([
+      "cpu_ns",
+      "device_ns",
+      "flops",
+    ]);
+  });
+
+  it("is the main one where no column with bars is sorted by", () => {
+    expect([hueColumn(view, "calls"), hueColumn(view, "")]).toEqual(["device_ns", "device_ns"]);
+    expect(hueColumn({ ...view, sort_by: null }, "")).toBe("cpu_ns");
+    expect(hueColumn({ ...view, columns: [] }, "")).toBe("");
   });
 });

@@ -225,6 +225,12 @@ export function isSearched(header: ColumnHeader): boolean {
   return isText(header.unit);
 }
 
+/** The column whose bars have the hues of the phases: the one that is sorted by, else the main one, else the first. */
+export function hueColumn({ columns, sort_by: main }: TableHeader, sorted: string): string {
+  const bars = columns.filter(({ has_bar }) => has_bar).map(({ name }) => name);
+  return [sorted, main ?? ""].find((name) => bars.includes(name)) ?? bars[0] ?? "";
+}
+
 /** The length of a row's bar, 0–1. */
 export function barRatio({ header, cells, largest }: GridColumn, row: number): number {
   if (!header.has_bar || largest === 0 || cells.kind === "text") return 0;

@@ -22,6 +22,8 @@ const INDENT_PX = 16;
 const FOLD_MARGIN_PX = 5;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
+// The phase that is hatched in every view.
+const WAITING = "waiting";
 
 /** What a row asks of its table, by its number in the frame and its position. */
 export interface RowActs {
@@ -39,6 +41,8 @@ interface GridRowProps {
   /** How far from the left edge pinned columns stay. */
   readonly lefts: ReadonlyMap<string, number>;
   readonly row: number;
+  /** The column whose bars have the hues of the phases. */
+  readonly hue: string;
   readonly position: number;
   readonly isSelected: boolean;
   /** Its place in the tree, null where rows are no tree. */
@@ -48,11 +52,11 @@ interface GridRowProps {
 
 /** A row is drawn again only when something of it changes: a scroll or a selection leaves most as they are. */
 export function GridRow(props: GridRowProps) {
-  const { id, view, frame, columns, lefts, row, position, isSelected, outline } = props;
+  const { id, view, frame, columns, lefts, row, hue, position, isSelected, outline } = props;
   const { depth, holds, isOpen } = outline ?? {};
   return useMemo(
     () => <RowView {...props} />,
-    [id, view, frame, columns, lefts, row, position, isSelected, depth, holds, isOpen],
+    [id, view, frame, columns, lefts, row, hue, position, isSelected, depth, holds, isOpen],
   );
 }
 
@@ -113,7 +117,10 @@ function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
   return (
     <>
       {outline !== null && <Fold outline={outline} onToggle={() => acts.current.toggle(row)} />}
-      <span title={phase === "" ? undefined : phaseTitle(phase)}>
+      <span
+        class={phase === WAITING ? "tp-hatched" : undefined}
+        title={phase === "" ? undefined : phaseTitle(phase)}
+      >
         <PhaseDot report={report} phase={phase} />
         {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
       </span>
@@ -224,16 +231,17 @@ function BarCell({
   frame,
   column,
   row,
+  hue,
   value,
   isQuiet,
 }: CellProps & { readonly value: ComponentChild; readonly isQuiet: boolean }) {
-  const phase = hueColumn(view, column) ? phaseOf(view, frame, row) : "";
+  const phase = hue === column.header.name ? phaseOf(view, frame, row) : "";
   const color = phase === "" ? undefined : phaseColor(phase, report.look.value.theme);
   return (
     <>
       <span class={isQuiet ? "tp-bar-track tp-bar-none" : "tp-bar-track"}>
         <span
-          class="tp-bar"
+          class={phase === WAITING ? "tp-bar tp-hatched" : "tp-bar"}
           style={{ width: percent(barRatio(column, row)), backgroundColor: color }}
         />
       </span>
@@ -242,11 +250,6 @@ function BarCell({
       </span>
     </>
   );
-}
-
-/** The last column with bars has the colors of the phases; others are neutral. */
-function hueColumn(view: TableHeader, column: GridColumn): boolean {
-  return view.columns.findLast(({ has_bar }) => has_bar)?.name === column.header.name;
 }
 
 function phaseOf(view: TableHeader, frame: Frame, row: number): string {

@@ -11,7 +11,7 @@ import { focusable } from "../common/focusable";
 import { Groupings } from "../common/groupings";
 import { Menu, MenuItem } from "../common/menu";
 import { SearchBox, Segmented, Sentence, Tools } from "../common/parts";
-import { type GridColumn, isSearched, neededPx } from "./grid-columns";
+import { type GridColumn, hueColumn, isSearched, neededPx } from "./grid-columns";
 import { copyText, csvOf, textOfRows } from "./grid-export";
 import { GridHeader } from "./grid-header";
 import { pinnedLefts } from "./grid-pins";
@@ -203,6 +203,7 @@ function Grid(props: PartProps) {
 
 function GridBody(props: PartProps & { readonly lefts: ReadonlyMap<string, number> }) {
   const { report, view, frame, grid, lefts } = props;
+  const hue = hueColumn(view, report.store.table(view).sorting.value[0]?.id ?? "");
   const columns = useMemo(() => grid.columns.map(gridColumnOf), [grid.columns]);
   const acts = useRef<RowActs>(actsOf(props));
   acts.current = actsOf(props);
@@ -221,6 +222,7 @@ function GridBody(props: PartProps & { readonly lefts: ReadonlyMap<string, numbe
             columns={columns}
             lefts={lefts}
             row={row.index}
+            hue={hue}
             position={position}
             isSelected={isSelected(props, row.index, position === grid.current)}
             outline={grid.outline?.at(row.index) ?? null}
