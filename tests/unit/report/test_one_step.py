@@ -314,3 +314,18 @@ def test_a_step_that_is_taken_in_changes_everything_alike() -> None:
         report.counting(9)
     with pytest.raises(ValueError, match="at least one step must count"):
         report.counting()
+
+
+def test_a_comparison_in_the_page_follows_the_steps_that_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = made("an outlier").compare(made("even steps")).widget
+    monkeypatch.setattr(page, "send", lambda _content, _buffers=(): None)
+
+    def shown() -> tuple[float, float]:
+        header = json.loads(page._header)
+        return header["step_ns"], next(run["typical"] for run in header["change"]["runs"] if run["is_shown"])
+
+    assert shown() == (1_005_000, 1_005_000)
+    page._answer(None, {"kind": "count", "id": 1, "rows": [0, 1, 2, 3, 4]}, [])
+    assert shown() == (1_304_000, 1_304_000)
+    page._answer(None, {"kind": "count", "id": 2, "rows": [0, 1, 3, 4]}, [])
+    assert shown() == (1_005_000, 1_005_000)

@@ -45,6 +45,7 @@ const SOURCE_WISH_PX = 480;
 const INDENTS_PX = 70;
 const DOT_PX = 18;
 const CHAR_PX = 7.4;
+const LESS_CHARS = 0.5;
 // The title of the sorted column is bold.
 const TITLE_CHAR_PX = 8.2;
 const CELL_PAD_PX = 24;
@@ -125,11 +126,12 @@ function numberLooks(
   return { ...looks, largest, digitsPx, text };
 }
 
-/** The most characters of a number; rounding can make others longer than the largest. */
+/** The most characters of a number; rounding can make others longer than the largest, and "<" is wider than a digit. */
 function longestOf(values: Numbers, { format }: ColumnFormat, divisor: number): number {
   let longest = 1;
   for (let row = 0; row < Math.min(values.length, MEASURED_ROWS); row += 1) {
-    longest = Math.max(longest, format((values[row] ?? Number.NaN) / divisor).length);
+    const text = format((values[row] ?? Number.NaN) / divisor);
+    longest = Math.max(longest, text.length + (text.startsWith("<") ? LESS_CHARS : 0));
   }
   return Math.max(longest, format(-largestOf(values) / divisor).length - 1);
 }
