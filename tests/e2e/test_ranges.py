@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import Lab, Server, open_tab, screenshot, write_notebook
+from driver import Lab, Server, open_tab, screenshot, show_file, write_notebook
 from playwright.sync_api import Browser, expect
 from support import annotation, chrome, frame, span
+
+import torchprof_magic as tp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -157,6 +159,15 @@ def test_a_step_is_taken_in_and_out_and_everything_follows(report: Any) -> None:
     report.get_by_role("button", name="Leave it out").click()
     expect(report.locator(".tp-crumb-total")).to_have_text("total 15 ms per step")
     expect(report.locator(".tp-step-text")).to_have_text("2 of 3 steps · 15 ms each")
+
+
+def test_a_file_says_which_step_is_left_out_and_has_nothing_to_take_it_in(browser: Browser, tmp_path: Path) -> None:
+    file = tp.load(write_uneven_steps(tmp_path / "uneven.json")).to_html(tmp_path / "uneven.html")
+    page = browser.new_page(viewport={"width": 1000, "height": 800})
+    shown = show_file(page, file)
+    expect(shown.locator(".tp-left-out-reason")).to_have_text("Step 2 does not count: 2.67 times the median.")
+    expect(shown.locator(".tp-counted-switch")).to_have_count(0)
+    page.close()
 
 
 def test_the_old_picture_stays_dimmed_until_the_answer_is_there(lab: Lab, report: Any) -> None:

@@ -166,8 +166,13 @@ function LeftOut({
     <>
       {out.slice(0, MOST_REASONS).map((bar) => (
         <p key={bar.row} class="tp-left-out-reason">
-          Step {bar.number} does not count: {bar.leftOut}.{" "}
-          <CountedSwitch report={report} bar={bar} bars={bars} text="Count it" />
+          Step {bar.number} does not count: {bar.leftOut}.
+          {report.source.canChooseSteps && (
+            <>
+              {" "}
+              <CountedSwitch report={report} bar={bar} bars={bars} text="Count it" />
+            </>
+          )}
         </p>
       ))}
       {out.length > MOST_REASONS && (
