@@ -30,8 +30,6 @@ export interface FlameModel {
   readonly weights: readonly WeightHeader[];
   /** By how many steps the numbers are divided; the boxes are in proportion all the same. */
   readonly steps: number;
-  /** Whether that makes them numbers per step. */
-  readonly isPerStep: boolean;
   /** What each box has of the runs that are compared; null for the tree of one run. */
   readonly runs: TwoRuns | null;
   /** Where boxes begin under a weight; prefix sums, computed on the first call. */
@@ -62,7 +60,6 @@ function createFlameModel(
     kinds: textOf(frame, "kind"),
     weights,
     steps: isChange ? 1 : steps,
-    isPerStep: !isChange && steps > 1,
     runs: isChange
       ? { before: numbersOf(frame, "total_before_ns"), after: numbersOf(frame, "total_after_ns") }
       : null,
@@ -90,7 +87,7 @@ export function describeBox(model: FlameModel, row: number, weight: WeightHeader
     phase: row === 0 ? "" : wordAt(model.phases, row),
     facts: [
       `${weight.title} self ${formatValue(self / model.steps, weight.unit)}`,
-      `total ${formatValue(total / model.steps, weight.unit)}${model.isPerStep ? " per step" : ""}`,
+      `total ${formatValue(total / model.steps, weight.unit)}${model.steps > 1 ? " per step" : ""}`,
       ...(whole > 0 ? [`${formatRatio(total / whole)} of all`] : []),
       ...ofParent,
       ...callsOf(model, row, weight),

@@ -40,14 +40,7 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
       >
         Show all steps
       </Button>
-      {step !== undefined && report.source.canChooseSteps && (
-        <CountedSwitch
-          report={report}
-          bar={step}
-          bars={bars}
-          text={step.leftOut === "" ? "Leave it out" : "Count it"}
-        />
-      )}
+      {step !== undefined && <CountedSwitch report={report} bar={step} bars={bars} />}
       {step !== undefined && <StepWalk report={report} at={bars.indexOf(step)} bars={bars} />}
     </p>
   );

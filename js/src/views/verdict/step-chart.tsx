@@ -3,19 +3,17 @@
 import { axisNumbers, columnFormat, formatNs, plural } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
 import { axisOf, histogram, phasesIn, type StepBar } from "../../layout/step-bars";
-import { QUIET } from "../../state/status";
 import type { FooterItem } from "../../state/store";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { moveAmong } from "../common/focusable";
 import { Legend, type LegendEntry, percent } from "../common/parts";
-import { StatusText } from "../common/status";
 import { isChosen, stepsOf, toggleCounted, toggleStep } from "./steps";
 
 // More steps have no room for a number over each, and are shown as a distribution, too.
 const LABELLED = 12;
 const BINS = 14;
-// More steps that do not count are only counted.
+// More steps that do not count say why when they are pointed at.
 const MOST_REASONS = 2;
 // Room over the longest column for its number.
 const HEADROOM = 1.12;
@@ -117,9 +115,7 @@ function Column({ report, bar, bars, top, label, unit, number, isReached }: Colu
       </Button>
       <span class="tp-step-number">
         {bar.lost > 0 && <LossMark />}
-        {number !== "" && (
-          <CountedSwitch report={report} bar={bar} bars={bars} text={number} isForPointer />
-        )}
+        {number !== "" && <CountedSwitch report={report} bar={bar} bars={bars} text={number} />}
       </span>
     </li>
   );
@@ -129,62 +125,41 @@ interface SwitchProps {
   readonly report: ReportContext;
   readonly bar: StepBar;
   readonly bars: readonly StepBar[];
-  readonly text: string;
-  /** Whether Tab passes it by, because the bar over the view has the same. */
-  readonly isForPointer?: boolean;
+  /** What it shows for the pointer, where Tab passes it by: the bar over the view has the same. */
+  readonly text?: string;
 }
 
 /** Takes a step in or out of those that count; plain text where no kernel can be asked. */
-export function CountedSwitch({ report, bar, bars, text, isForPointer = false }: SwitchProps) {
+export function CountedSwitch({ report, bar, bars, text }: SwitchProps) {
   if (!report.source.canChooseSteps) return <>{text}</>;
-  const counts = bar.leftOut === "";
+  const label = `${bar.leftOut === "" ? "Leave out" : "Count"} step ${bar.number}`;
   return (
     <Button
       class="tp-link tp-counted-switch"
-      aria-pressed={isForPointer ? counts : undefined}
-      aria-label={isForPointer ? `Step ${bar.number} counts` : `${text}: step ${bar.number}`}
-      title={counts ? `Leave out step ${bar.number}` : `Count step ${bar.number}`}
-      tabIndex={isForPointer ? -1 : 0}
+      aria-label={label}
+      title={label}
+      tabIndex={text === undefined ? 0 : -1}
       onClick={() => void toggleCounted(report, bars, bar)}
     >
-      {text}
+      {text ?? label}
     </Button>
   );
 }
 
 /** The steps that do not count, with the reason, and how a change of that goes. */
-function LeftOut({
-  report,
-  bars,
-}: {
-  readonly report: ReportContext;
-  readonly bars: readonly StepBar[];
-}) {
-  const { counting } = report.store;
+function LeftOut({ report, bars }: Pick<SwitchProps, "report" | "bars">) {
   const out = bars.filter(({ leftOut }) => leftOut !== "");
+  const { text } = report.store.counting.value;
   return (
-    <>
+    <div class="tp-left-out-reason">
       {out.slice(0, MOST_REASONS).map((bar) => (
-        <p key={bar.row} class="tp-left-out-reason">
-          Step {bar.number} does not count: {bar.leftOut}.
-          {report.source.canChooseSteps && (
-            <>
-              {" "}
-              <CountedSwitch report={report} bar={bar} bars={bars} text="Count it" />
-            </>
-          )}
+        <p key={bar.row}>
+          Step {bar.number} does not count: {bar.leftOut}.{" "}
+          <CountedSwitch report={report} bar={bar} bars={bars} />
         </p>
       ))}
-      {out.length > MOST_REASONS && (
-        <p class="tp-left-out-reason">{plural(out.length - MOST_REASONS, "more step")} left out.</p>
-      )}
-      <StatusText
-        status={counting.value}
-        onClose={() => {
-          counting.value = QUIET;
-        }}
-      />
-    </>
+      {text}
+    </div>
   );
 }
 

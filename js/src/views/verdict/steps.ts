@@ -43,10 +43,6 @@ export async function toggleCounted(
   const rows = bars
     .filter((each) => (each === bar) !== (each.leftOut === ""))
     .map(({ row }) => row);
-  if (rows.length === 0) {
-    counting.value = { text: "At least one step must count.", isFailure: true };
-    return;
-  }
   counting.value = { text: "Counting…", isFailure: false };
   const done = await source.countSteps(rows);
   // The new page has a store of its own; this one is left only if it stays.

@@ -2,6 +2,7 @@
 
 import { formatNs, plural } from "../../base/format";
 import type { StepBar } from "../../layout/step-bars";
+import type { ReportHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { moveAmong } from "../common/focusable";
@@ -40,7 +41,7 @@ function StepStrip({
   const chosen = bars.find((bar) => isChosen(store, bar));
   const text =
     chosen === undefined
-      ? stepsText(bars, source.header.step_ns)
+      ? stepsText(bars, source.header)
       : `step ${chosen.number} · ${formatNs(chosen.dur_ns)}`;
   return (
     <div class="tp-step-strip">
@@ -50,7 +51,7 @@ function StepStrip({
             key={`${bar.number}`}
             class={bar.leftOut === "" ? "tp-step-button" : "tp-step-button tp-left-out"}
             aria-pressed={isChosen(store, bar)}
-            aria-label={`Show only step ${bar.number}${bar.leftOut === "" ? "" : `, which does not count: ${bar.leftOut}`}`}
+            aria-label={`Show only step ${bar.number}${bar.leftOut === "" ? "" : `, left out: ${bar.leftOut}`}`}
             data-tp-step={bar.number}
             onClick={() => toggleStep(store, bar)}
             onMouseEnter={() => {
@@ -74,9 +75,7 @@ function StepStrip({
 }
 
 /** "4 of 5 steps · 215 ms each": how many steps count, and the typical one. */
-function stepsText(bars: readonly StepBar[], step_ns: number | null): string {
-  const counted = bars.filter(({ leftOut }) => leftOut === "").length;
-  const of = counted < bars.length ? `${counted} of ` : "";
-  const each = bars.length > 1 ? " each" : "";
-  return `${of}${plural(bars.length, "step")}${step_ns === null ? "" : ` · ${formatNs(step_ns)}${each}`}`;
+function stepsText({ length }: readonly StepBar[], { steps, step_ns }: ReportHeader): string {
+  const of = steps < length ? `${steps} of ` : "";
+  return `${of}${plural(length, "step")} · ${formatNs(step_ns ?? 0)}${length > 1 ? " each" : ""}`;
 }
