@@ -168,7 +168,7 @@ def test_a_file_says_which_step_is_left_out_and_has_nothing_to_take_it_in(browse
     page = browser.new_page(viewport={"width": 1000, "height": 800})
     shown = show_file(page, file)
     expect(shown.locator(".tp-left-out-reason")).to_have_text("Step 2 does not count: 2.67 times the median.")
-    expect(shown.locator(".tp-counted-switch")).to_have_count(0)
+    expect(shown.locator(".tp-counts")).to_have_count(0)
     page.close()
 
 

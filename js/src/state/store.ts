@@ -113,7 +113,7 @@ export interface Store extends Shared {
   /** How a comparison that was asked for goes. */
   readonly comparing: Signal<Status>;
   /** How a change of the steps that count goes. */
-  readonly counting: Signal<Status>;
+  readonly counting: Signal<string>;
   readonly trail: Trail;
   /** Whether the report fills the window. */
   readonly isMaximized: Signal<boolean>;
@@ -135,7 +135,7 @@ export function createStore(view: string, shared: Shared, abort: AbortSignal): S
     reveal: signal<Reveal | null>(null),
     isHelpOpen: signal(false),
     comparing: signal(QUIET),
-    counting: signal(QUIET),
+    counting: signal(""),
     isPerStep: signal(true),
     search: perView(() => signal("")),
     grouping: perTab(() => signal<string | null>(null)),

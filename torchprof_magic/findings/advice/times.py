@@ -139,7 +139,7 @@ def recording_ns(trace: Trace) -> float:
 
 def recording_can_add_ns(trace: Trace) -> float:
     """Return by how many ns recording its events can make a step longer at most, on a machine that is busy and slow."""
-    chosen = chosen_steps(trace)
+    chosen = counted_steps(trace)
     events = _events_in(trace, Spans(chosen.start_ns, chosen.end_ns)) / max(len(chosen.row), 1)
     return events * _most_recording_ns(trace) * BUSY_FACTOR
 

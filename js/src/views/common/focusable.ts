@@ -30,7 +30,7 @@ export function isTyping(target: EventTarget | null): boolean {
 }
 
 /** Buttons below a step that only repeat what another one does are for the pointer. */
-const MOVED_AMONG = "button:not(.tp-counted-switch)";
+const MOVED_AMONG = "button:not(.tp-counts)";
 
 /**
  * Moves the focus with the left and right arrow keys among the buttons of the element that matches `group`, of which

@@ -25,12 +25,10 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
           ? `Range of ${formatNs(end - start)}, ${place}`
           : `Step ${step.number}, ${formatNs(end - start)}`}
       </span>
-      {step !== undefined && step.leftOut !== "" && (
-        <span class="tp-range-reason">does not count: {step.leftOut}</span>
-      )}
-      {report.store.counting.value.text !== "" && (
-        <span class="tp-range-reason">{report.store.counting.value.text}</span>
-      )}
+      <span class="tp-left-out-reason">
+        {step?.leftOut && `does not count: ${step.leftOut} `}
+        {report.store.counting.value}
+      </span>
       {note !== "" && <span class="tp-range-note">{note}</span>}
       <Button
         class="tp-button"

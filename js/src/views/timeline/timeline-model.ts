@@ -243,13 +243,10 @@ function gapCounts(frame: Frame): (row: number) => GapCount {
   const begins = numbersOf(frame, "count");
   const gaps = optionalNumbers(frame, "gaps");
   const ofCause = optionalNumbers(frame, "cause_gaps");
-  return (row) =>
-    gaps === null || ofCause === null
-      ? {
-          gaps: begins[row] === GAP_BEGINS ? 1 : 0,
-          ofCause: (begins[row] ?? 0) > 0 ? 1 : 0,
-        }
-      : { gaps: gaps[row] ?? 0, ofCause: ofCause[row] ?? 0 };
+  return (row) => ({
+    gaps: gaps?.[row] ?? (begins[row] === GAP_BEGINS ? 1 : 0),
+    ofCause: ofCause?.[row] ?? Math.sign(begins[row] ?? 0),
+  });
 }
 
 function devicesIn(

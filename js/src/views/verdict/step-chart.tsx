@@ -135,9 +135,8 @@ export function CountedSwitch({ report, bar, bars, text }: SwitchProps) {
   const label = `${bar.leftOut === "" ? "Leave out" : "Count"} step ${bar.number}`;
   return (
     <Button
-      class="tp-link tp-counted-switch"
+      class="tp-link tp-counts"
       aria-label={label}
-      title={label}
       tabIndex={text === undefined ? 0 : -1}
       onClick={() => void toggleCounted(report, bars, bar)}
     >
@@ -149,7 +148,6 @@ export function CountedSwitch({ report, bar, bars, text }: SwitchProps) {
 /** The steps that do not count, with the reason, and how a change of that goes. */
 function LeftOut({ report, bars }: Pick<SwitchProps, "report" | "bars">) {
   const out = bars.filter(({ leftOut }) => leftOut !== "");
-  const { text } = report.store.counting.value;
   return (
     <div class="tp-left-out-reason">
       {out.slice(0, MOST_REASONS).map((bar) => (
@@ -158,7 +156,7 @@ function LeftOut({ report, bars }: Pick<SwitchProps, "report" | "bars">) {
           <CountedSwitch report={report} bar={bar} bars={bars} />
         </p>
       ))}
-      {text}
+      {report.store.counting.value}
     </div>
   );
 }

@@ -3,7 +3,6 @@
 import type { Span } from "../../base/scale";
 import { type Ns, ns } from "../../base/units";
 import { type StepBar, stepBars } from "../../layout/step-bars";
-import { QUIET } from "../../state/status";
 import type { Store } from "../../state/store";
 import type { ReportContext } from "../common/context";
 
@@ -39,12 +38,11 @@ export async function toggleCounted(
   bar: StepBar,
 ) {
   const { counting } = store;
-  if (counting.value.text !== "" && !counting.value.isFailure) return;
   const rows = bars
     .filter((each) => (each === bar) !== (each.leftOut === ""))
     .map(({ row }) => row);
-  counting.value = { text: "Counting…", isFailure: false };
+  counting.value = "Counting…";
   const done = await source.countSteps(rows);
   // The new page has a store of its own; this one is left only if it stays.
-  counting.value = done.ok ? QUIET : { text: done.message, isFailure: true };
+  counting.value = done.ok ? "" : done.message;
 }

@@ -51,7 +51,7 @@ function StepStrip({
             key={`${bar.number}`}
             class={bar.leftOut === "" ? "tp-step-button" : "tp-step-button tp-left-out"}
             aria-pressed={isChosen(store, bar)}
-            aria-label={`Show only step ${bar.number}${bar.leftOut === "" ? "" : `, left out: ${bar.leftOut}`}`}
+            aria-label={`Show only step ${bar.number}${bar.leftOut && `, does not count: ${bar.leftOut}`}`}
             data-tp-step={bar.number}
             onClick={() => toggleStep(store, bar)}
             onMouseEnter={() => {
