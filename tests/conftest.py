@@ -32,11 +32,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited from nohup or
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out of a sample what is marked ``thorough``."""
+    """Leave out of a sample what is marked ``thorough``, and begin with the files that are nearest to the root.
+
+    They try the whole product and take the longest; what comes last must be short, or one worker ends alone.
+    """
     if not IS_WHOLE:
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+    items.sort(key=lambda item: len(item.path.parts))
 
 
 def pytest_collection_finish() -> None:

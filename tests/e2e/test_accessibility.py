@@ -394,6 +394,7 @@ def test_reduced_motion_moves_nothing_gradually(browser: Browser, report: tp.Rep
         shown = show_file(page, file)
         open_tab(shown, "flame")
         page.wait_for_timeout(700)
+        page.clock.install()  # on a busy machine frames come late, and a glide takes fewer of them
         page.evaluate(
             """() => {
               window.asked = 0;
@@ -402,15 +403,16 @@ def test_reduced_motion_moves_nothing_gradually(browser: Browser, report: tp.Rep
             }"""
         )
         shown.locator(".tp-flame-canvas").focus()
-        for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        for key in ("ArrowDown", "ArrowDown", "ArrowDown"):
             page.keyboard.press(key)
-        page.wait_for_timeout(400)
+        page.keyboard.press("Enter")
+        page.clock.run_for(400)
         moving = shown.locator(".tp-tab").first.evaluate("(tab) => getComputedStyle(tab).transitionDuration")
         frames[motion] = page.evaluate("window.asked")
         assert moving == ("0s" if motion == "reduce" else "0.08s")
         page.close()
     # A zoom that glides is drawn about seven times in 110 ms.
-    assert frames["reduce"] < frames["no-preference"]
+    assert frames["reduce"] + 4 < frames["no-preference"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -46,7 +46,7 @@ function dottedForms(name: string): readonly string[] {
 }
 
 // What torch puts before the names of all its ops, and of all its backward nodes.
-const COMMON = /^(?:autograd::engine::evaluate_function: )?(?:aten::)?(?=\w)/;
+const COMMON = /^(autograd::engine::evaluate_function: |aten::)/;
 
 function formsOf(name: string): readonly string[] {
   const frame = PYTHON_FRAME.exec(name);

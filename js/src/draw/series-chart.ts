@@ -307,12 +307,9 @@ function drawPeakDots(chart: uPlot, scene: SeriesScene): void {
     const at = scene.time_ns.findLastIndex((time) => time <= mark.time_ns);
     const value = Math.max(...scene.bands.map(({ values }) => values[at] ?? 0));
     ctx.fillStyle = cssColor(scene.colors.text);
-    ctx.strokeStyle = cssColor(scene.colors.background);
-    ctx.lineWidth = ratio;
     ctx.beginPath();
     ctx.arc(x, chart.valToPos(value, "y", true), PEAK_PX * ratio, 0, 2 * Math.PI);
     ctx.fill();
-    ctx.stroke();
   });
   ctx.restore();
 }

@@ -13,11 +13,11 @@ interface Snapshot {
 }
 
 /**
- * Returns the model with its data unpacked, until `signal`. Header and data change together: both are as they were until
- * the new data is unpacked.
+ * Returns the model with its data unpacked, until `signal`. Header and data change together, and tell all who listen to
+ * either: both are as they were until the new data is unpacked.
  */
 export async function unpackedHost(host: Host, signal: AbortSignal): Promise<Host> {
-  const listeners: { readonly event: string; readonly listener: HostListener }[] = [];
+  let listeners: readonly HostListener[] = [];
   let current = await snapshotOf(host);
   let changes = 0;
   const follow = async () => {
@@ -28,7 +28,7 @@ export async function unpackedHost(host: Host, signal: AbortSignal): Promise<Hos
     const next = await snapshotOf(host);
     if (change !== changes || signal.aborted) return;
     current = next;
-    for (const { listener } of [...listeners]) listener();
+    for (const listener of listeners) listener();
   };
   for (const event of CHANGES) listenToHost(host, event, () => void follow(), signal);
   if (host.get("_header") !== current.header || host.get("_data") !== current.packed)
@@ -40,13 +40,12 @@ export async function unpackedHost(host: Host, signal: AbortSignal): Promise<Hos
       return trait === "_data" ? current.data : host.get(trait);
     },
     on: (event, listener) => {
-      if (CHANGES.includes(event)) listeners.push({ event, listener });
+      if (CHANGES.includes(event)) listeners = [...listeners, listener];
       else host.on(event, listener);
     },
     off: (event, listener) => {
-      const at = listeners.findIndex((one) => one.event === event && one.listener === listener);
-      if (at >= 0) listeners.splice(at, 1);
-      else if (!CHANGES.includes(event)) host.off(event, listener);
+      if (CHANGES.includes(event)) listeners = listeners.filter((one) => one !== listener);
+      else host.off(event, listener);
     },
   };
 }

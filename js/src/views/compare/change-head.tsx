@@ -59,12 +59,19 @@ function Swap({ report }: { readonly report: ReportContext }) {
   );
 }
 
+// Nearer to an end of the scale, a label stands beside its tick and inside the chart.
+const END_SHARE = 0.1;
+
+const anchor = (share: number) =>
+  share < END_SHARE ? "start" : share > 1 - END_SHARE ? "end" : "middle";
+
 /** All steps of both runs as dots, and the typical step of each as a line. */
 function Dots({ change }: { readonly change: ChangeHeader }) {
   const all = change.runs.flatMap(({ steps }) => steps);
   if (all.length === 0) return null;
   const { low, high, ticks, step } = dotScale(Math.min(...all), Math.max(...all));
-  const x = (ns: number) => `${(((ns - low) / (high - low)) * 100).toFixed(2)}%`;
+  const share = (ns: number) => (ns - low) / (high - low);
+  const x = (ns: number) => `${(share(ns) * 100).toFixed(2)}%`;
   const label = tickLabel(step, high);
   const rows = change.runs.length * ROW_PX;
   return (
@@ -85,7 +92,7 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
         {ticks.map((tick) => (
           <g key={tick}>
             <line class="tp-dots-grid" x1={x(tick)} x2={x(tick)} y1="0" y2={rows} />
-            <text x={x(tick)} y={rows + 13} text-anchor="middle">
+            <text x={x(tick)} y={rows + 13} text-anchor={anchor(share(tick))}>
               {label(tick)}
             </text>
           </g>

@@ -1,15 +1,6 @@
 /** Keeps the focus in a report when the element that has it goes, as it does with every change of view. */
 
-import { focusView } from "../common/focus-view";
-
-// Reports whose view was asked for by a key, and gets the focus when it is there.
-const waiting = new WeakSet<HTMLElement>();
-
-/** Gives the focus to the view that is shown next, which then takes the arrow keys; to the report until it is there. */
-export function focusNextView(root: HTMLElement): void {
-  root.focus({ preventScroll: true });
-  waiting.add(root);
-}
+import { focusView, waiting } from "../common/focus-view";
 
 /** Until `signal`, gives the focus that would fall to the page to what is shown in its place. */
 export function keepFocus(root: HTMLElement, signal: AbortSignal): void {
@@ -24,8 +15,7 @@ export function keepFocus(root: HTMLElement, signal: AbortSignal): void {
   root.addEventListener("focusout", leave, { signal });
   const observer = new MutationObserver(() => {
     if (!isOurs || !root.isConnected) return;
-    const isWaiting = waiting.has(root) && activeIn(root) === root;
-    if ((isWaiting || isNowhere(root)) && focusView(root)) waiting.delete(root);
+    if (isNowhere(root) || (waiting.has(root) && activeIn(root) === root)) focusView(root);
   });
   observer.observe(root, { childList: true, subtree: true });
   signal.addEventListener("abort", () => observer.disconnect());
@@ -40,7 +30,6 @@ function hasFocus(root: HTMLElement): boolean {
 }
 
 /** Whether nothing has the focus: the page has it, or within a shadow tree nothing. */
-function isNowhere(root: HTMLElement): boolean {
-  const active = root.ownerDocument.activeElement;
-  return active === null || active === root.ownerDocument.body;
+function isNowhere({ ownerDocument: { activeElement, body } }: HTMLElement): boolean {
+  return activeElement === null || activeElement === body;
 }

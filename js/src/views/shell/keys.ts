@@ -5,7 +5,6 @@ import { type ReportContext, shownView, tabsOf } from "../common/context";
 import { focusView } from "../common/focus-view";
 import { focusable, isPlain, isTyping } from "../common/focusable";
 import { swapRuns } from "../compare/compare-menu";
-import { focusNextView } from "./keep-focus";
 
 /**
  * Handles the report's own keys, and keeps all keys from the notebook. A report that has its window for itself also takes
@@ -76,8 +75,7 @@ function actOnKey(event: KeyboardEvent, root: HTMLElement, report: ReportContext
 function openTab(root: HTMLElement, report: ReportContext, index: number): boolean {
   const tab = tabsOf(report)[index];
   if (tab === undefined) return false;
-  if (tab.name === report.store.view.peek()) focusView(root);
-  else focusNextView(root);
+  focusView(root);
   showView(report.store, tab.name);
   return true;
 }
