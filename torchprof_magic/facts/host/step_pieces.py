@@ -158,12 +158,14 @@ def _cut_by(lines: dict[int, Timeline], pieces: Pieces, lane_of_step: IntArray) 
     Return the parts, the piece that each is of, and what the timeline has there.
     """
     cause = np.full(len(pieces.of), NO_PARENT, np.int64)
-    lane = lane_of_step[pieces.of]
     whole, parts, parts_of, causes = np.ones(len(pieces.of), np.bool_), [], [], []
-    for number in np.unique(lane[np.isin(lane, [*lines])]).tolist():
-        chosen, line = np.flatnonzero(lane == number), lines[number]
+    lanes = np.unique(lane_of_step)
+    lane = lane_of_step[pieces.of] if len(lanes) > 1 else None
+    for number in lanes[np.isin(lanes, [*lines])].tolist():
+        line = lines[number]
+        chosen = np.arange(len(pieces.of)) if lane is None else np.flatnonzero(lane == number)
         first = np.searchsorted(line.start_ns, pieces.start_ns[chosen], side="right") - 1
-        changes = np.searchsorted(line.start_ns, pieces.end_ns[chosen], side="left") - 1 > first
+        changes = np.append(line.start_ns, np.iinfo(np.int64).max)[first + 1] < pieces.end_ns[chosen]
         # Most lie between two changes.
         cause[chosen] = np.append(line.cause, NO_PARENT)[first]
         several = chosen[changes]
