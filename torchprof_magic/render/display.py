@@ -67,6 +67,7 @@ def import_what_shows(shell: InteractiveShell, mode: str) -> None:
         with suppress(Exception):
             import_module(module)
     with suppress(Exception):
+        import_module("PIL.Image").preinit()  # imports what it knows of other formats, before it writes the first image
         packed()
 
 
