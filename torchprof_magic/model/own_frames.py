@@ -10,8 +10,12 @@ from typing import Final
 
 _FOLDER: Final = r"(?:^|[/\\])torchprof_magic[/\\]"
 _HOOK: Final = r"^<frozen torchprof_magic hook>"
-_ROOMS: Final = r"(?:capture|files|ipython|model|options|process|run)[/\\]"
-_FILES: Final = r"(?:__init__|profiling|units|errors|distributed)\.py\("
+# With the names that earlier versions had: a project of the user's may lie in a folder of the same name.
+_ROOMS: Final = (
+    r"(?:analysis|capture|exporters|facts|files|findings|ingest|ipython|jobs|model|options|process|render|report|run"
+    r"|runs|store|system|tables|trials)[/\\]"
+)
+_FILES: Final = r"(?:__init__|__main__|distributed|errors|loading|profiling|pytest_plugin|units)\.py\("
 # Regular expressions for the names that torch gives Python frames: path(line): function.
 OWN_FRAME: Final = rf"{_FOLDER}(?:{_ROOMS}|{_FILES})|{_HOOK}"
 RECORDING_FRAME: Final = rf"{_FOLDER}capture[/\\]|{_HOOK}"
