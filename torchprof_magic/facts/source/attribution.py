@@ -15,7 +15,6 @@ from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_e
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -86,7 +85,7 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     sites = Finder(runs).sites_at(lane, start)
     launches = launch_links(trace)
     target = launches["target"].to_numpy()
-    sites[events["category"].is_in(DEVICE_CATEGORIES).to_numpy()] = NO_PARENT
+    sites[device_rows(trace)] = NO_PARENT
     sites[target] = sites[launches["source"].to_numpy()]
     forward = forward_of_events(trace)
     known = np.flatnonzero(forward >= 0)

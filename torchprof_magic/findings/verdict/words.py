@@ -344,7 +344,7 @@ def _graphs(trace: Trace) -> tuple[Span, ...]:
     dur, is_graph = trace.events["dur_ns"].to_numpy(), is_named(trace, GRAPH_LAUNCH)
     source, target = links["source"].to_numpy(), links["target"].to_numpy()
     inside = is_graph[source]
-    whole = int(dur[trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()].sum())
+    whole = int(dur[device_rows(trace)].sum())
     started = int(dur[target[inside]].sum())
     if not whole or started < MOSTLY_GRAPHS * whole:
         return ()

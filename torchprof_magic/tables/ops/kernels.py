@@ -10,11 +10,11 @@ import polars as pl
 from torchprof_magic.facts.device.launch_configs import launch_configs, uses_matrix_cores
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
-from torchprof_magic.facts.shared import launch_sources, once_for_the_whole
+from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.intervals import IntArray, union_by
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN, DType
+from torchprof_magic.model.trace import STEP_PATTERN, DType
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -164,9 +164,8 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
 
     Times are cut at the edges of the part, and of the bytes of a copy so many count as of its time lie inside.
     """
-    is_work = trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()
-    is_work &= part.touches(trace.events["start_ns"].to_numpy(), trace.events["dur_ns"].to_numpy())
-    rows = np.flatnonzero(is_work)
+    rows = device_rows(trace)
+    rows = rows[part.touches(*(trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns")))]
     events = trace.events[rows]
     start_ns, dur_ns = part.cut(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
     work = events.select(

@@ -9,10 +9,9 @@ import polars as pl
 
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.shared import launch_sources, once_for_the_whole, once_per_trace
+from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, Series, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -111,8 +110,8 @@ def queue_series(trace: Trace) -> Series:
 def _launched(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the rows of all work whose launch is in the file, and of its launch calls."""
     sources = launch_sources(trace).astype(np.int64)
-    is_work = trace.events["category"].is_in(DEVICE_CATEGORIES).to_numpy()
-    row = np.flatnonzero(is_work & (sources >= 0))
+    work = device_rows(trace)
+    row = work[sources[work] >= 0]
     return row, sources[row]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from many_calls import LIMIT, call_until_stacks_end, function
 
 import torchprof_magic as tp
 from torchprof_magic.capture.torch_api import python_tracer
@@ -19,26 +20,11 @@ if TYPE_CHECKING:
     from torchprof_magic.report.trace_report import Report
 
 HAS_MONITORING = hasattr(sys, "monitoring")
-LIMIT = 5_000
-ENOUGH = 6_000_000
-
-
-def function() -> None:
-    """Be called."""
 
 
 def generator() -> Iterator[int]:
     yield 1
     yield 2
-
-
-def call_until_stacks_end() -> int:
-    """Call a function until Python calls are no longer recorded, and return how often."""
-    for calls in range(ENOUGH):
-        if sys.getprofile() is None:
-            return calls
-        function()
-    raise AssertionError("stacks did not end")
 
 
 @pytest.fixture

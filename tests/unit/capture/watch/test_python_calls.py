@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 import torch
+from many_calls import ENOUGH, LIMIT, call_until_stacks_end, function
 
 import torchprof_magic as tp
 from torchprof_magic.capture.watch.python_calls import CallLimit
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import Problem
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the calls are counted on Linux only")
-LIMIT = 5_000
-# So many calls take far longer than the watch waits between two looks.
-ENOUGH = 3_000_000
-
-
-def function() -> None:
-    """Be called."""
-
-
-def call_until_stacks_end() -> int:
-    """Call a function until Python calls are no longer recorded, and return how often."""
-    for calls in range(ENOUGH):
-        if sys.getprofile() is None:
-            return calls
-        function()
-    raise AssertionError("stacks did not end")
 
 
 def notes(problems: tuple[Problem, ...]) -> list[str]:
