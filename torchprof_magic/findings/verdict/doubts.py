@@ -267,7 +267,7 @@ def _done_once(trace: Trace, outlier: int, more_ns: int) -> str:
         return ""
     head, imported = f", {format_ns(once.ns)} of it for work that is done once: ", imported_in(trace, outlier)
     if not imported or once.what != IMPORTS:
-        return f"{head}{once_words(trace, once)}{_also_imported(trace, outlier)}"
+        return f"{head}{once_words(trace, once)}{f', and imports of {imported}' if imported else ''}"
     place = place_of(trace, once.file, once.line)
     return f"{head}imports of {imported}, most of it {cut_name(once.name)}{f' in {place}' if place else ''}"
 

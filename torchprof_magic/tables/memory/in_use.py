@@ -62,6 +62,7 @@ CATEGORY_BANDS = tuple(
     )
     for name in MEMORY_CATEGORIES
 )
+UNKNOWN = CATEGORY_BANDS[-1]
 FRAME_COLUMNS = (
     Column(name="time_ns", title="Time", unit="ns", definition="Time, relative to the first recorded event."),
     Column(
@@ -93,10 +94,23 @@ def memory_series(trace: Trace) -> Series:
     if frame.height == 0:
         return Series(frame=frame, bands=BANDS[:1])
     bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
-    stacked = tuple(band for band in CATEGORY_BANDS if band.name in frame.columns)
+    stacked = tuple(band for band in _from_the_bottom(frame) if band.name in frame.columns)
     marks = (*_peaks(frame), *_step_marks(trace))
     modules = module_strip(trace, MOST_SPANS)
     return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace), modules=modules)
+
+
+def _from_the_bottom(frame: pl.DataFrame) -> tuple[Column, ...]:
+    """Return the bands of the categories as they lie on one another.
+
+    What is unknown lies on top, unless most of it stays all the time, as what was there before the recording does.
+    """
+    if UNKNOWN.name not in frame.columns:
+        return CATEGORY_BANDS
+    level = pl.col(UNKNOWN.name)
+    of_lanes = frame.group_by("lane").agg(level.min().alias("least"), level.max().alias("most")).sort("most")
+    least, most = of_lanes.select("least", "most").row(-1)
+    return (UNKNOWN, *CATEGORY_BANDS[:-1]) if 2 * least >= most else CATEGORY_BANDS
 
 
 @once_per_trace

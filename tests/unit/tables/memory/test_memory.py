@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from support import allocation, annotation, make_trace
+from support import allocation, annotation, make_trace, span
 
 from torchprof_magic.model.trace import TAGS_SCHEMA, Trace
 from torchprof_magic.report.trace_report import Report
@@ -90,3 +90,17 @@ def test_an_old_gradient_of_the_host_ends_with_zero_grad_when_a_new_one_follows(
 def test_without_recorded_memory_there_is_no_curve_and_nothing_is_computed_for_one() -> None:
     series = memory_series(make_trace(annotation("ProfilerStep#2", 0, 100)))
     assert (series.frame.height, series.marks, series.phases, series.modules) == (0, (), (), ())
+
+
+def stacked(*outside: tuple[int, int, int]) -> list[str]:
+    """Return the bands from the bottom, of an op that keeps 500 bytes and of these changes outside of ops."""
+    changes = [*outside, (12, 500, 99), (90, -500, 99)]
+    allocations = (allocation(at, delta, None, 1, 0, address) for at, delta, address in changes)
+    return [band.name for band in memory_series(make_trace(span("aten::relu", 10, 10), *allocations)).stacked]
+
+
+def test_unknown_memory_that_stays_is_the_floor_of_the_stack_and_what_comes_and_goes_lies_on_top() -> None:
+    before = (0, 1_000, 1)
+    assert stacked(before) == ["unknown_bytes", "activation_bytes"]
+    assert stacked(before, (2, 1_000, 2), (8, -1_000, 2)) == ["unknown_bytes", "activation_bytes"]
+    assert stacked(before, (2, 1_001, 2), (8, -1_001, 2)) == ["activation_bytes", "unknown_bytes"]
