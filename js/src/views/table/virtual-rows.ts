@@ -1,15 +1,8 @@
-/** The rows of a long list that are in the page: TanStack's virtualizer as a hook. */
+/** The rows of a long list that are in the page: those in sight, and a few around them. All rows are equally high. */
 
-import { type Signal, useSignal } from "@preact/signals";
-import {
-  elementScroll,
-  observeElementOffset,
-  observeElementRect,
-  Virtualizer,
-  type VirtualizerOptions,
-} from "@tanstack/virtual-core";
+import { type ReadonlySignal, type Signal, useComputed, useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
-import { useLayoutEffect, useState } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 
 export const ROW_PX = 28;
 // The header row stays above the rows while they scroll.
@@ -25,44 +18,65 @@ export interface VirtualRows {
   pageRows(): number;
 }
 
-type Options = VirtualizerOptions<HTMLDivElement, HTMLDivElement>;
-
 /** Rows of `scroller`; `scrollTop` outlives the view, so that a tab keeps its scroll position. */
 export function useVirtualRows(
   scroller: RefObject<HTMLDivElement | null>,
   count: number,
   scrollTop: Signal<number>,
 ): VirtualRows {
-  const tick = useSignal(0);
-  // Subscribes the component: a scroll changes nothing else.
-  tick.value;
-  const options: Options = {
-    count,
-    getScrollElement: () => scroller.current,
-    estimateSize: () => ROW_PX,
-    overscan: OVERSCAN_ROWS,
-    scrollPaddingEnd: HEADER_PX,
-    initialRect: { width: 0, height: FIRST_HEIGHT_PX },
-    initialOffset: scrollTop.peek(),
-    observeElementRect,
-    observeElementOffset,
-    scrollToFn: elementScroll,
-    onChange: (instance) => {
-      scrollTop.value = instance.scrollOffset ?? 0;
-      tick.value = tick.peek() + 1;
-    },
-  };
-  const [virtualizer] = useState(() => new Virtualizer(options));
-  virtualizer.setOptions(options);
-  useLayoutEffect(() => virtualizer._didMount(), []);
-  useLayoutEffect(() => virtualizer._willUpdate());
+  const height = useSignal(FIRST_HEIGHT_PX);
+  // Two numbers, so that the list is rendered again only when other rows come into sight.
+  const above = useComputed(() => Math.floor(scrollTop.value / ROW_PX));
+  const room = useComputed(() => Math.ceil(height.value / ROW_PX));
+  useLayoutEffect(() => follow(scroller.current, scrollTop, height), []);
   return {
-    items: () => virtualizer.getVirtualItems().map((item) => item.index),
-    scrollTo: (position) => {
-      if (position >= 0) virtualizer.scrollToIndex(position, { align: "auto" });
-    },
+    items: () => rowsInSight(above, room, count),
+    scrollTo: (position) => reveal(scroller.current, position),
     pageRows: () => pageRows(scroller.current),
   };
+}
+
+function rowsInSight(
+  above: ReadonlySignal<number>,
+  room: ReadonlySignal<number>,
+  count: number,
+): readonly number[] {
+  // A list that became shorter is scrolled to its end, which the browser says only after the rows were rendered.
+  const top = Math.min(above.value, Math.max(0, count - room.value));
+  const first = Math.max(0, top - OVERSCAN_ROWS);
+  const end = Math.min(count, top + room.value + 1 + OVERSCAN_ROWS);
+  return Array.from({ length: Math.max(0, end - first) }, (_, index) => first + index);
+}
+
+/** Keep `scrollTop` and `height` those of the element; returns what ends it. */
+function follow(
+  element: HTMLElement | null,
+  scrollTop: Signal<number>,
+  height: Signal<number>,
+): (() => void) | undefined {
+  if (element === null) return undefined;
+  element.scrollTop = scrollTop.peek();
+  const scrolled = () => {
+    scrollTop.value = element.scrollTop;
+  };
+  const sizes = new ResizeObserver(() => {
+    height.value = element.clientHeight;
+  });
+  element.addEventListener("scroll", scrolled, { passive: true });
+  sizes.observe(element);
+  return () => {
+    element.removeEventListener("scroll", scrolled);
+    sizes.disconnect();
+  };
+}
+
+/** Scroll as little as brings a row into sight. */
+function reveal(element: HTMLElement | null, position: number): void {
+  if (element === null || position < 0) return;
+  const top = position * ROW_PX;
+  const lowest = top + ROW_PX + HEADER_PX - element.clientHeight;
+  if (element.scrollTop > top) element.scrollTop = top;
+  else if (element.scrollTop < lowest) element.scrollTop = lowest;
 }
 
 function pageRows(scroller: HTMLElement | null): number {
