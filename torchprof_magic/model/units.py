@@ -77,6 +77,13 @@ def format_bytes(value_bytes: float) -> str:
     return _alone(value_bytes, _BYTES)
 
 
+def saving_words(saving_ns: int | None, saving_bytes: int | None, per: str = "") -> str:
+    """Return what a change saves, such as ``−5.83 ms`` or ``−82 kB per step``; empty if no number is known."""
+    if saving_ns is not None:
+        return f"−{format_ns(saving_ns)}"
+    return f"−{format_bytes(saving_bytes)}{per}" if saving_bytes is not None else ""
+
+
 def format_flop(value: float) -> str:
     """Return a number of floating-point operations, such as ``1.10 TFLOP``."""
     return _alone(value, _FLOP)

@@ -17,12 +17,12 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
-from torchprof_magic.model.units import column_format, counted, format_ratio, format_value, printable
+from torchprof_magic.model.units import column_format, counted, format_ratio, format_value, printable, saving_words
 from torchprof_magic.render.bars import swatch_image, track_image
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
 from torchprof_magic.render.pictures import PICTURES
-from torchprof_magic.render.text import machine_of, saving_words, steps_sentence
+from torchprof_magic.render.text import machine_of, steps_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -193,18 +193,16 @@ def card_rows(cards: Sequence[Card]) -> str:
         [
             (_NUMBER, str(number)),
             (_NAME, f"{_marked(card.title)}{_fix(card)}<br><small>{_marked(card.evidence)}</small>"),
-            (
-                _NUMBER,
-                f"<b>{_text(saving_words(card)) or _unknown(card)}</b><br><small>{_text(card.certainty)}</small>",
-            ),
+            (_NUMBER, f"<b>{_saving(card)}</b><br><small>{_text(card.certainty)}</small>"),
         ]
         for number, card in enumerate(cards, 1)
     ]
     return _table([(f'colspan="2" {_NAME}', "What to change"), (_NUMBER, "saving per step")], rows) if rows else ""
 
 
-def _unknown(card: Card) -> str:
-    return "not known" if card.certainty == "guess" else ""
+def _saving(card: Card) -> str:
+    unknown = "not known" if card.certainty == "guess" else ""
+    return _text(saving_words(card.saving_ns, card.saving_bytes, card.per)) or unknown
 
 
 def _fix(card: Card) -> str:

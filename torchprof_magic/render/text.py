@@ -18,6 +18,7 @@ from torchprof_magic.model.units import (
     format_ns,
     format_ratio,
     printable,
+    saving_words,
 )
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_peaks
@@ -103,13 +104,6 @@ def doubt_lines(doubts: Sequence[str]) -> list[str]:
     return [printable(f"▲ {doubt}") for doubt in doubts]
 
 
-def saving_words(card: Card) -> str:
-    """Return what a change saves, such as ``−5.83 ms`` or ``−82 kB per step``; empty if no number is known."""
-    if card.saving_ns is not None:
-        return f"−{format_ns(card.saving_ns)}"
-    return f"−{format_bytes(card.saving_bytes)}{card.per}" if card.saving_bytes is not None else ""
-
-
 def card_lines(cards: Sequence[Card]) -> list[str]:
     """Return what to change, a line each, below a title; nothing without advice."""
     if not cards:
@@ -118,7 +112,7 @@ def card_lines(cards: Sequence[Card]) -> list[str]:
     for number, card in enumerate(cards, 1):
         at = card.at.strip("; ")
         where = f" ({'' if at == 'in' else f'{at} '}{card.place})" if card.place else ""
-        sure = ", ".join(filter(None, (saving_words(card), card.certainty)))
+        sure = ", ".join(filter(None, (saving_words(card.saving_ns, card.saving_bytes, card.per), card.certainty)))
         change = f"{card.title}: {card.fix}" if card.fix else card.title
         lines.append(printable(f"  {number}. {change}{where} [{sure}]".replace("`", "")))
     return lines

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.units import printable
+from torchprof_magic.model.units import printable, saving_words
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.ranks.job import Job
@@ -78,7 +78,9 @@ class Advice:
 
     def __str__(self) -> str:
         where = f" (line {self.line})" if self.line else ""
-        return f"{self.title}: {self.fix}{where}".replace("`", "") if self.fix else f"{self.title}{where}"
+        change = f"{self.title}: {self.fix}" if self.fix else self.title
+        sure = ", ".join(filter(None, (saving_words(self.saving_ns, self.saving_bytes), self.certainty)))
+        return f"{change}{where} [{sure}]".replace("`", "")
 
 
 Found: TypeAlias = Advice | Iterable[Advice] | None

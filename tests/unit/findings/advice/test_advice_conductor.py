@@ -125,6 +125,12 @@ def test_an_unknown_certainty_is_refused() -> None:
         Advice(rule="r", title="t", certainty="sure")  # type: ignore[arg-type]
 
 
+def test_printed_advice_says_the_change_its_line_what_it_saves_and_how_sure_that_is() -> None:
+    advice = Advice(rule="r", title="Fuse it", fix="`fused=True`", line=3, saving_ns=169_000, certainty="measured here")
+    assert str(advice) == "Fuse it: fused=True (line 3) [−169 µs, measured here]"
+    assert str(Advice(rule="r", title="Fuse it", saving_bytes=2_000_000)) == "Fuse it [−2 MB, guess]"
+
+
 @pytest.fixture
 def _no_rules_of_others() -> Iterator[None]:
     yield
@@ -141,7 +147,7 @@ class TestOwnRules:
             return Advice(rule="many_ops", title="Fewer ops", evidence=f"{trace.events.height} events")
 
         report = Report(trace())
-        assert [str(advice) for advice in report.advice] == ["Fewer ops"]
+        assert [str(advice) for advice in report.advice] == ["Fewer ops [guess]"]
         assert "1. Fewer ops [guess]\n" in report.summary()
         assert "Fewer ops" in report._repr_html_()
         assert "Fewer ops" in report.widget._header

@@ -48,13 +48,25 @@ def test_an_open_frame_lasts_as_long_as_the_op_that_it_called() -> None:
     assert not any(problem.code == "chrome.partial_overlap" for problem in trace.problems)
 
 
-def test_a_frame_in_which_nothing_is_open_ends_with_the_stacks() -> None:
-    assert lengths(read([("cell", 0, 100), ("f", 45, 55)], OPS)) == {
-        "cell": 70,
-        "f": 5,
-        "aten::mm": 30,
+def test_a_frame_in_which_nothing_is_open_ends_with_what_was_last_seen_in_it() -> None:
+    # f calls g, which returns at 47; stacks end at 50, and f may have returned before that.
+    frames = [("cell", 0, 100), ("f", 45, 55), ("g", 46, 1)]
+    assert lengths(read(frames, [])) == {"cell": 47, "f": 2, "g": 1}
+
+
+def test_the_length_of_a_builtin_that_seems_open_is_unknown() -> None:
+    # torch lets the last call of a builtin last to the end, although the function that it returned to is over.
+    frames = [("cell", 0, 100), ("ours", 5, 2), ("<built-in function perf_counter_ns>", 6, 94), ("f", 20, 1)]
+    trace = read(frames, [("aten::mm", 22, 3), ("aten::add", 80, 5)])
+    assert lengths(trace) == {
+        "cell": 25,
+        "ours": 2,
+        "<built-in function perf_counter_ns>": 0,
+        "f": 1,
+        "aten::mm": 3,
         "aten::add": 5,
     }
+    assert parents(trace)["f"] == parents(trace)["aten::mm"] == "cell"
 
 
 def test_a_frame_that_seems_to_begin_later_lasts_no_time() -> None:
@@ -81,4 +93,4 @@ def test_frames_of_another_thread_end_with_what_they_called_themselves() -> None
     ]
     head = {"baseTimeNanoseconds": BASE_NS, "torchprofStacksEnd": BASE_NS + 50_000}
     trace = read_chrome([json.dumps({**head, "traceEvents": rows}).encode()])
-    assert lengths(trace) == {"here": 50, "there": 70, "aten::mm": 30}
+    assert lengths(trace) == {"here": 0, "there": 70, "aten::mm": 30}
