@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "notebook"))
 from environments import UnavailableError, build_wheel, installed, lacks_of, versions_in
 from groups import GROUPS, run_group
