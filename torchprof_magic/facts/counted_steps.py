@@ -40,8 +40,9 @@ LEAST_LAUNCHES = 4
 class CountedSteps(NamedTuple):
     """The steps that count: their times, and which rows of ``trace.steps`` they are; the windows if there are none.
 
-    Left out are ``outliers``, which are far longer than others, and ``sparse`` ones, which launch far less. Neither is
-    known of steps that were chosen.
+    Left out are ``outliers``, which are far longer than others, ``sparse`` ones, which launch far less, and those of
+    two passes that are ``without_details``, because the second pass ended before them. None is known of steps that were
+    chosen.
     """
 
     start_ns: IntArray
@@ -49,6 +50,7 @@ class CountedSteps(NamedTuple):
     row: IntArray
     outliers: IntArray
     sparse: IntArray
+    without_details: IntArray
 
     @property
     def whole_ns(self) -> int:
@@ -75,18 +77,19 @@ def counted_steps(trace: Trace) -> CountedSteps:
     steps, nothing = trace.steps, np.empty(0, np.int64)
     if steps.height == 0:
         windows = windows_of(trace)
-        return CountedSteps(windows.start_ns, windows.end_ns, nothing, nothing, nothing)
+        return CountedSteps(windows.start_ns, windows.end_ns, nothing, nothing, nothing, nothing)
     start, end = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
     if trace.meta.chosen_steps:
         row = np.array(trace.meta.chosen_steps, np.int64)
-        return CountedSteps(start[row], end[row], row, nothing, nothing)
+        return CountedSteps(start[row], end[row], row, nothing, nothing, nothing)
     row = np.flatnonzero(steps["complete"].to_numpy())
     row = row if len(row) else np.arange(steps.height)
+    row, without_details = _by_details(trace, row)
     sparse = _are_sparse(launches_per_step(trace, launches_of(trace).counts)[row])
     outliers = np.zeros(len(row), np.bool_)
     outliers[~sparse] = are_outliers((end - start)[row][~sparse].astype(np.float64), len(row))
     counts = ~(outliers | sparse)
-    return CountedSteps(start[row[counts]], end[row[counts]], row[counts], row[outliers], row[sparse])
+    return CountedSteps(start[row[counts]], end[row[counts]], row[counts], row[outliers], row[sparse], without_details)
 
 
 def with_chosen_steps(trace: Trace, rows: Sequence[int]) -> Trace:
@@ -153,6 +156,17 @@ def counted_part(trace: Trace) -> TimeRange:
     edges = np.concatenate(([-MAX_SUM], steps["start_ns"].to_numpy()[order][1:], [MAX_SUM]))
     left_out = np.flatnonzero(~np.isin(order, counted.row))
     return TimeRange(WHOLE.start_ns, WHOLE.end_ns, tuple((int(edges[at]), int(edges[at + 1])) for at in left_out))
+
+
+def _by_details(trace: Trace, row: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the steps that have the details of two passes, if any has some, and those that have none.
+
+    The details would be divided among steps for which none were recorded.
+    """
+    passes = trace.meta.two_pass
+    detailed = len(passes.detail_steps) if passes is not None else 0
+    has_details = row < detailed
+    return (row[has_details], row[~has_details]) if has_details.any() else (row, row[:0])
 
 
 def _are_sparse(launches: IntArray) -> BoolArray:

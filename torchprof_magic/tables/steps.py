@@ -151,6 +151,8 @@ def _reasons(trace: Trace) -> pl.Series:
         reasons[row] = f"{format_count(dur[row] / max(usual, 1))} times the median"
     for row in counted.sparse.tolist():
         reasons[row] = "launches far less than others"
+    for row in counted.without_details.tolist():
+        reasons[row] = "no details were recorded for it"
     for row in counted.row.tolist():
         reasons[row] = ""
     return pl.Series(reasons, dtype=pl.String)

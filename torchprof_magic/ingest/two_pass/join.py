@@ -215,7 +215,8 @@ def _told(meta: Meta, steps: _StepPairs, share: float) -> Problem:
     origin = f"Times are from {_steps(steps.times)}, {what} from {_steps(steps.details.head(steps.paired))}"
     found = "all" if share == 1 else format_ratio(min(share, ALMOST_ALL)) + " of the"
     missing = steps.times.height - steps.paired
-    rest = f" {_steps(steps.times.tail(missing)).capitalize()} found no counterpart." if missing else ""
+    alone = f" {_steps(steps.times.tail(missing)).capitalize()} found no counterpart" if missing > 0 else ""
+    rest = f"{alone}, and {'does' if missing == 1 else 'do'} not count." if alone else ""
     if share >= LEAST_COMMON:
         return problem("run.two_pass", origin=origin, found=found, rest=rest)
     return problem("run.two_pass_differs", origin=origin, found=found, rest=rest)

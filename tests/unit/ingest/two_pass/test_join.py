@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Event, allocation, annotation, chrome, frame, kernel, launch, span
 
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, with_chosen_steps
 from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.model.meta import Meta, TwoPass
@@ -20,6 +21,7 @@ from torchprof_magic.model.trace import FRAME_SCHEMAS
 from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.ops.averages import Grouping, averages_table
 from torchprof_magic.tables.ops.op_table import ops_table
+from torchprof_magic.tables.steps import steps_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Problem
@@ -208,9 +210,20 @@ def test_steps_are_paired_in_order_and_one_too_many_has_no_details() -> None:
     assert ops["shapes"].cast(pl.String).to_list() == ["[[2, 2]]", None]
     assert told(trace).message == (
         "Times are from steps 2–3, shapes and memory from step 6; all ops were found in both. "
-        "Step 3 found no counterpart."
+        "Step 3 found no counterpart, and does not count."
     )
     assert trace.meta.two_pass == replace(PASSES, detail_steps=(6,))
+
+
+def test_a_step_without_details_does_not_count_so_that_details_per_step_are_those_of_a_step() -> None:
+    times = [step(2, 0, 100), op("mm", 10, 30), step(3, 200, 110), op("mm", 210, 30)]
+    details = [step(6, 1000, 100), op("mm", 1010, 30, [[2, 2]]), allocation(1020, 512)]
+    trace = joined(times, details)
+    assert counted_steps(trace).row.tolist() == [0]
+    assert steps_table(trace).frame["left_out"].to_list() == ["", "no details were recorded for it"]
+    # 512 bytes in the one step that counts, not in two.
+    assert ops_table(trace, counted_part(trace)).frame["self_cpu_bytes"].to_list() == [512]
+    assert counted_steps(with_chosen_steps(trace, [0, 1])).steps == 2
 
 
 def test_memory_of_steps_that_the_times_do_not_have_is_left_out() -> None:
