@@ -14,8 +14,8 @@ from torchprof_magic.facts.known_names import KnownNames, known_names
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.distinct import codes_of, distinct, last_rows
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
-from torchprof_magic.model.rows import are_in, filled, values_at
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.rows import filled, values_at
+from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,9 +129,23 @@ def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:
 
 
 @once_per_trace
+def _category_numbers(trace: Trace) -> npt.NDArray[np.unsignedinteger]:
+    return codes_of(trace.events["category"])
+
+
+def in_category(trace: Trace, *names: str) -> BoolArray:
+    """Return which events are in one of a few categories."""
+    numbers = _category_numbers(trace)
+    found = np.zeros(len(numbers), np.bool_)
+    for name in names:
+        found |= numbers == CATEGORIES.index(name)
+    return found
+
+
+@once_per_trace
 def device_rows(trace: Trace) -> IntArray:
     """Return the rows of the work of devices: kernels, copies and fills."""
-    rows = np.flatnonzero(are_in(trace.events["category"], DEVICE_CATEGORIES))
+    rows = np.flatnonzero(in_category(trace, *DEVICE_CATEGORIES))
     rows.flags.writeable = False
     return rows
 

@@ -8,7 +8,14 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.busy import together_ns, window_ns
-from torchprof_magic.facts.shared import device_numbers, device_rows, is_named, launch_sources, once_for_the_whole
+from torchprof_magic.facts.shared import (
+    device_numbers,
+    device_rows,
+    in_category,
+    is_named,
+    launch_sources,
+    once_for_the_whole,
+)
 from torchprof_magic.model.intervals import union_ns
 from torchprof_magic.model.rows import filled
 from torchprof_magic.model.shapes import Column, Table
@@ -124,7 +131,7 @@ def _device_row(trace: Trace, device: int, row: IntArray, part: TimeRange) -> di
     start, dur = part.cut(whole_start, whole_dur)
     end = start + dur
     is_launched, is_comm = launch_sources(trace)[row] >= 0, is_named(trace, COLLECTIVE_KERNEL)[row]
-    is_kernel = (trace.events["category"] == "kernel").to_numpy()[row]
+    is_kernel = in_category(trace, "kernel")[row]
     stream = filled(trace.events["stream"], 0)[row]
     collective, compute = is_kernel & is_comm, is_kernel & ~is_comm
     busy, window = union_ns(start, end), window_ns(start, end)

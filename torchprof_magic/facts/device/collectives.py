@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.shared import is_named, launch_sources
+from torchprof_magic.facts.shared import in_category, is_named, launch_sources
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
@@ -107,9 +107,9 @@ def kind_of(name: str) -> str:
 def _rows(trace: Trace) -> tuple[IntArray, BoolArray]:
     """Return the events that are collectives, and which of them run on the host. Of nested ones, the outermost."""
     events = trace.events
-    is_kernel = (events["category"] == "kernel").to_numpy()
+    is_kernel = in_category(trace, "kernel")
     is_kernel &= is_named(trace, COLLECTIVE_KERNEL)
-    is_range = (events["category"] == "user_annotation").to_numpy()
+    is_range = in_category(trace, "user_annotation")
     is_range &= is_named(trace, HOST_COLLECTIVE)
     inside = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy().astype(np.int64), is_range)
     is_range &= inside[events["parent"].to_numpy()] == NO_PARENT

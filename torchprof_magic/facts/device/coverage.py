@@ -11,6 +11,7 @@ from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.shared import (
     device_numbers,
     device_rows,
+    in_category,
     is_named,
     launch_links,
     launch_sources,
@@ -84,7 +85,7 @@ def launches_of(trace: Trace) -> Launches:
         name: is_named(trace, pattern)
         for name, pattern in (("launch", LAUNCH), ("graph", GRAPH_LAUNCH), ("copy", COPY_CALL), ("fill", FILL_CALL))
     }
-    is_call = (events["category"] == "runtime").to_numpy() & is_numbered(trace)
+    is_call = in_category(trace, "runtime") & is_numbered(trace)
     # Some calls look like a copy or a fill but move nothing over the device's queues.
     moves = (of["copy"] | of["fill"]) & ~of["launch"] & ~is_named(trace, NO_TRANSFER)
     row = np.flatnonzero((is_call & (of["launch"] | moves)) | (answers > 0))
@@ -158,7 +159,7 @@ def _pending(trace: Trace, found: Launches) -> BoolArray:
     events = trace.events
     start, cycle = events["start_ns"].to_numpy(), events["cycle"].to_numpy()
     end = start + events["dur_ns"].to_numpy()
-    is_wait = (events["category"] == "runtime").to_numpy() & is_named(trace, DEVICE_WAIT)
+    is_wait = in_category(trace, "runtime") & is_named(trace, DEVICE_WAIT)
     sources = launch_sources(trace)
     work = np.flatnonzero(sources >= 0)
     pending = np.zeros(len(found.row), np.bool_)

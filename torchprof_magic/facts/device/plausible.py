@@ -13,6 +13,7 @@ import numpy as np
 from torchprof_magic.facts.shared import (
     device_numbers,
     device_rows,
+    in_category,
     is_named,
     launch_sources,
     name_numbers,
@@ -177,7 +178,7 @@ def _latest_ends(trace: Trace, work: _Work) -> IntArray:
     events = trace.events
     start, parent, cycle = (events[name].to_numpy().astype(np.int64) for name in ("start_ns", "parent", "cycle"))
     end = start + events["dur_ns"].to_numpy()
-    is_call = (events["category"] == "runtime").to_numpy()
+    is_call = in_category(trace, "runtime")
     has_call = work.call >= 0
     called = np.where(has_call, end[work.call], NEVER)
     latest = np.full(len(work.row), NEVER)

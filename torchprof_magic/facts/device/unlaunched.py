@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.coverage import launches_of
-from torchprof_magic.facts.shared import name_numbers, once_per_trace
+from torchprof_magic.facts.shared import in_category, name_numbers, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _ops_of_steps(trace: Trace) -> pl.DataFrame:
     """Return a row per op of a step: how much it launches itself, its name and place, and the op around it."""
     events = trace.events
     parent = events["parent"].to_numpy().astype(np.int64)
-    is_op = (events["category"] == "cpu_op").to_numpy()
+    is_op = in_category(trace, "cpu_op")
     name = name_numbers(trace).astype(np.int64)
     op_name = np.append(np.where(is_op, name, NO_PARENT), NO_PARENT)
     launches = np.bincount(parent[launches_of(trace).row] + 1, minlength=events.height + 1)[1:]

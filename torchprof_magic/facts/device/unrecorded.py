@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torchprof_magic.facts.device.busy import has_any_device
 from torchprof_magic.facts.device.coverage import launches_of
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.model.cell_tree import tree_of_cell
 from torchprof_magic.model.vendors import DEVICE_MEMORY, DEVICE_OP
 
@@ -36,7 +36,7 @@ def signs_of_device(trace: Trace) -> DeviceSigns | None:
     """
     if has_any_device(trace):
         return None
-    is_op = (trace.events["category"] == "cpu_op").to_numpy()
+    is_op = in_category(trace, "cpu_op")
     cell = trace.meta.cell
     found = DeviceSigns(
         launches=int(launches_of(trace).is_missing.sum()),

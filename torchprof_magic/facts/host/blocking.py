@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest
-from torchprof_magic.facts.shared import ask_event_names, device_rows, is_named, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, device_rows, in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels
 from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.vendors import (
@@ -72,7 +72,7 @@ def blocking_calls(trace: Trace) -> pl.DataFrame:
     ``device_busy_ns`` is the part of it in which some device worked; only the rest can be what limits the program. A
     call inside a blocking call is not listed.
     """
-    calls = np.flatnonzero((trace.events["category"] == "runtime").to_numpy())
+    calls = np.flatnonzero(in_category(trace, "runtime"))
     nest = host_nest(trace)
     if len(calls) == 0 or len(nest.row) == 0:
         return pl.DataFrame(schema=SCHEMA)
@@ -127,7 +127,7 @@ def _kinds(trace: Trace) -> IntArray:
             .then(pl.lit(_KINDS.index(kind), pl.Int8))
             .otherwise(question)
         )
-    is_call = (trace.events["category"] == "runtime").to_numpy()
+    is_call = in_category(trace, "runtime")
     return np.where(is_call, ask_event_names(trace, question), 0).astype(np.int64)
 
 
@@ -148,7 +148,7 @@ def _by_profiler(trace: Trace, nest: HostNest) -> BoolArray:
     is_wait = is_named(trace, DEVICE_WAIT)[nest.row]
     waits = np.flatnonzero(is_wait)
     result = np.zeros(len(nest.row), np.bool_)
-    is_frame = (trace.events["category"] == "python_function").to_numpy()
+    is_frame = in_category(trace, "python_function")
     is_profiler = (is_named(trace, _PROFILER_FRAME) & is_frame)[nest.row]
     last_launch_ns = launching_calls(trace).start_ns.max(initial=np.iinfo(np.int64).min)
     result[waits] = (nest.parent[waits] < 0) & (nest.start_ns[waits] >= last_launch_ns)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, depth_of, nearest_marked
-from torchprof_magic.model.rows import are_in
 from torchprof_magic.model.trace import CATEGORIES
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def host_nest(trace: Trace) -> HostNest:
     events = trace.events
     is_thread = (trace.lanes["kind"] == "thread").to_numpy()
     lane_of = events["lane"].to_numpy()
-    is_host = are_in(events["category"], NESTED) & is_thread[lane_of]
+    is_host = in_category(trace, *NESTED) & is_thread[lane_of]
     row = np.flatnonzero(is_host)
     lane = lane_of[row].astype(np.int64)
     start = events["start_ns"].to_numpy()[row]

@@ -20,7 +20,7 @@ from torchprof_magic.facts.host.host_nest import (
 )
 from torchprof_magic.facts.host.one_time import one_time_events
 from torchprof_magic.facts.host.transitions import own_work
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
@@ -86,17 +86,15 @@ def host_states(trace: Trace) -> HostStates:
 
 
 def _own_states(trace: Trace) -> IntArray:
-    events = trace.events
-    category = events["category"]
-    own = np.full(events.height, OTHER, np.int64)
-    own[(category == "runtime").to_numpy()] = RUNTIME_CALL
-    own[(category == "cpu_op").to_numpy()] = DISPATCH
-    is_call = (category == "runtime").to_numpy()
+    own = np.full(trace.events.height, OTHER, np.int64)
+    is_call = in_category(trace, "runtime")
+    own[is_call] = RUNTIME_CALL
+    own[in_category(trace, "cpu_op")] = DISPATCH
     for pattern, state in ((HOST_COLLECTIVE, COMMUNICATION), (COMPILE_NAME, COMPILE), (DATA_NAME, DATA)):
         matches = is_named(trace, pattern)
         own[matches & (~is_call | (state == COMPILE))] = state
     is_profiler = is_named(trace, PROFILER_NAME)
-    own[is_profiler & (category == "python_function").to_numpy()] = PROFILER
+    own[is_profiler & in_category(trace, "python_function")] = PROFILER
     blocked = blocking_calls(trace)
     rows = blocked["row"].to_numpy()
     own[rows] = np.where((blocked["rule"] == "profiler").to_numpy(), PROFILER, BLOCKED)
@@ -110,8 +108,8 @@ def called_ops(trace: Trace) -> IntArray:
 
     Ops that only stand around others, such as a compiled region or a node of autograd, do not count.
     """
-    host, events = host_nest(trace), trace.events
-    is_op = (events["category"] == "cpu_op").to_numpy()
+    host = host_nest(trace)
+    is_op = in_category(trace, "cpu_op")
     is_op &= ~is_named(trace, WRAPPER_NAME)
     found = np.where(is_op[host.row], np.arange(len(host.row)), NO_PARENT)
     for rows in levels(depth_of(host.parent))[1:]:
@@ -124,7 +122,7 @@ def called_ops(trace: Trace) -> IntArray:
 def compile_ranges(trace: Trace) -> IntArray:
     """Return for each event of ``host_nest`` the outermost annotation of compiling or capturing around it, or -1."""
     host = host_nest(trace)
-    is_range = (trace.events["category"] == "user_annotation").to_numpy()[host.row]
+    is_range = in_category(trace, "user_annotation")[host.row]
     found = np.where((host_states(trace).state == COMPILE) & is_range, np.arange(len(host.row)), NO_PARENT)
     for rows in levels(depth_of(host.parent))[1:] if (found >= 0).any() else ():
         above = found[host.parent[rows]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.facts.shared import is_named
+from torchprof_magic.facts.shared import in_category, is_named
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 from torchprof_magic.model.trace import STEP_PATTERN
 
@@ -18,7 +18,7 @@ def lanes_of_steps(trace: Trace) -> IntArray:
     """Return the thread of each step, that of its range; -1 if it has none."""
     events, steps = trace.events, trace.steps
     is_step = is_named(trace, STEP_PATTERN)
-    is_step &= (events["category"] == "user_annotation").to_numpy()
+    is_step &= in_category(trace, "user_annotation")
     rows = np.flatnonzero(is_step)
     rows = rows[np.argsort(events["start_ns"].to_numpy()[rows], kind="stable")]
     if len(rows) == 0:

@@ -14,7 +14,7 @@ from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_lines import import_spans
-from torchprof_magic.facts.shared import is_named, launch_links, name_numbers, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, launch_links, name_numbers, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import BoolArray, IntArray, merge
 from torchprof_magic.model.rows import are_in
@@ -88,10 +88,7 @@ def one_time_events(trace: Trace) -> BoolArray:
     """
     events = trace.events
     dur = events["dur_ns"].to_numpy()
-    of = {
-        name: (events["category"] == name).to_numpy()
-        for name in ("runtime", "cpu_op", "user_annotation", "python_function")
-    }
+    of = {name: in_category(trace, name) for name in ("runtime", "cpu_op", "user_annotation", "python_function")}
     found = of["python_function"] & is_named(trace, IMPORT_NAME)
     found |= _first_launches(trace, of["runtime"])
     others = is_named(trace, f"({LAUNCH})|({COPY_CALL})|({WAITING_CALL})|({QUEUE_CALL})")
@@ -154,7 +151,7 @@ def _only_in_the_first_step(trace: Trace) -> BoolArray:
     found = np.zeros(events.height, np.bool_)
     if steps.height < LEAST_STEPS:
         return found
-    is_op = (events["category"] == "cpu_op").to_numpy() & ~is_named(trace, _AROUND)
+    is_op = in_category(trace, "cpu_op") & ~is_named(trace, _AROUND)
     parent = events["parent"].to_numpy()
     rows = np.flatnonzero(is_op & ~np.append(is_op, False)[parent])
     start, dur = events["start_ns"].to_numpy()[rows], events["dur_ns"].to_numpy()[rows]

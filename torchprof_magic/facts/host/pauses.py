@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.facts.shared import is_named, name_numbers
-from torchprof_magic.model.rows import are_in
+from torchprof_magic.facts.shared import in_category, is_named, name_numbers
 from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def longest_pause(trace: Trace, lane: int, start_ns: IntArray, end_ns: IntArray)
     """
     events = trace.events
     is_step = is_named(trace, STEP_PATTERN)
-    row = np.flatnonzero(are_in(events["category"], _MARKS) & (events["lane"].to_numpy() == lane) & ~is_step)
+    row = np.flatnonzero(in_category(trace, *_MARKS) & (events["lane"].to_numpy() == lane) & ~is_step)
     if len(row) == 0 or len(start_ns) == 0:
         return None
     begin, dur = (events[name].to_numpy()[row].astype(np.int64) for name in ("start_ns", "dur_ns"))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.facts.host.host_states import COMPILE_NAME, DATA_NAME
-from torchprof_magic.facts.shared import ask_event_names, is_named, launch_links, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, in_category, is_named, launch_links, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_RANGE
@@ -88,8 +88,8 @@ def _structure(trace: Trace) -> npt.NDArray[np.int8]:
     events = trace.events
     marks = ask_event_names(trace, _first_of(_STRUCTURE)).astype(np.int8)
     marks[(events["fwd_thread"].fill_null(0) > 0).to_numpy() & (marks == UNMARKED)] = PHASES.index("backward")
-    is_frame = (events["category"] == "python_function").to_numpy()
-    is_users = (events["category"] == "user_annotation").to_numpy()
+    is_frame = in_category(trace, "python_function")
+    is_users = in_category(trace, "user_annotation")
     backward = PHASES.index("backward")
     own_ranges = is_named(trace, _ENGINE_RANGE)
     is_wrong = (is_frame & (marks != PHASES.index("compile"))) | (is_users & (marks == backward) & ~own_ranges)
@@ -99,7 +99,7 @@ def _structure(trace: Trace) -> npt.NDArray[np.int8]:
 def _names_by_user(trace: Trace) -> npt.NDArray[np.int8]:
     """Return the phase that the user's own name for an annotation indicates, or ``UNMARKED``."""
     marks = ask_event_names(trace, _first_of(_USERS)).astype(np.int8)
-    return np.where((trace.events["category"] == "user_annotation").to_numpy(), marks, np.int8(UNMARKED))
+    return np.where(in_category(trace, "user_annotation"), marks, np.int8(UNMARKED))
 
 
 def _first_of(rules: tuple[tuple[str, str], ...]) -> pl.Expr:
@@ -113,9 +113,9 @@ def _first_of(rules: tuple[tuple[str, str], ...]) -> pl.Expr:
 def _defaults(trace: Trace) -> npt.NDArray[np.int8]:
     """Return forward for ops and annotations, and for runtime calls directly inside one, which are part of it."""
     events = trace.events
-    is_op = events["category"].is_in(("cpu_op", "user_annotation")).to_numpy() & ~is_named(trace, STEP_PATTERN)
+    is_op = in_category(trace, "cpu_op", "user_annotation") & ~is_named(trace, STEP_PATTERN)
     parent = events["parent"].to_numpy()
-    is_call = (events["category"] == "runtime").to_numpy() & (parent >= 0)
+    is_call = in_category(trace, "runtime") & (parent >= 0)
     is_forward = is_op | (is_call & is_op[parent])
     return np.where(is_forward, np.int8(PHASES.index("forward")), np.int8(PHASES.index("python")))
 

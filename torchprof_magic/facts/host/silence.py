@@ -8,7 +8,7 @@ import numpy as np
 
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import WEAK, WRAPPER_NAME, strongest_of, thread_timelines
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import BoolArray, IntArray, merge
 from torchprof_magic.model.trace import STEP_PATTERN
 
@@ -49,7 +49,7 @@ def are_silent(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> BoolArray:
 
 def _tells_more(trace: Trace) -> bool:
     return (
-        bool((trace.events["category"] == "python_function").any())
+        bool(in_category(trace, "python_function").any())
         or bool((trace.sites["kind"] == "line").any())
         or trace.waits.height > 0
         or any(mark.cpu_ns is not None for mark in trace.meta.recorded_steps)

@@ -32,7 +32,7 @@ from torchprof_magic.facts.host.host_states import (
 from torchprof_magic.facts.host.host_waits import wait_timelines
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events, structural_phases
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 
@@ -245,9 +245,9 @@ def _is_wait(trace: Trace, wait: IntArray) -> BoolArray:
 
 
 def _is_sleep(trace: Trace, cause: IntArray) -> BoolArray:
-    events, nest = trace.events, host_nest(trace)
+    nest = host_nest(trace)
     is_sleep = is_named(trace, SLEEP_NAME)
-    is_sleep &= (events["category"] == "python_function").to_numpy()
+    is_sleep &= in_category(trace, "python_function")
     return np.append(is_sleep[nest.row], False)[cause]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import IntArray  # noqa: TC001 - a field of a named tuple
 from torchprof_magic.model.trace import STEP_PATTERN
 
@@ -23,7 +23,7 @@ def transitions_ns(trace: Trace) -> IntArray:
     A live run leaves out what the recording itself does there to end a step and to begin the next; in other traces this
     is 0.
     """
-    is_range = is_named(trace, STEP_PATTERN) & (trace.events["category"] == "user_annotation").to_numpy()
+    is_range = is_named(trace, STEP_PATTERN) & in_category(trace, "user_annotation")
     ranges = trace.events.filter(is_range).select(
         "cycle",
         pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32).alias("number"),

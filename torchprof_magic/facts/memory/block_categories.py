@@ -13,7 +13,7 @@ import numpy as np
 from torchprof_magic.facts.host.phases import PHASES, structural_phases
 from torchprof_magic.facts.memory.blocks import NONE, Blocks, memory_blocks, tagged_category
 from torchprof_magic.facts.ops.calls import nest_among, ops_around
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.model.intervals import depth_of, levels, nearest_marked
 from torchprof_magic.model.trace import MEMORY_CATEGORIES
@@ -49,7 +49,7 @@ class BlockOps(NamedTuple):
 @once_per_trace
 def memory_ops(trace: Trace) -> BlockOps:
     """Return the ops around each row of ``trace.memory``, without annotations."""
-    ops = nest_among(trace, (trace.events["category"] == "cpu_op").to_numpy())
+    ops = nest_among(trace, in_category(trace, "cpu_op"))
     inner = ops_around(trace, ops, trace.memory["event"].to_numpy(), trace.memory["time_ns"].to_numpy())
     outer = np.arange(len(ops.row) + 1)
     outer[NONE] = NONE
@@ -105,7 +105,7 @@ def _optimizer_steps(trace: Trace) -> IntArray:
     """Return the range of ``Optimizer.step`` around each event, a row of events, or -1."""
     events = trace.events
     is_step = is_named(trace, _STEP)
-    is_step &= (events["category"] != "python_function").to_numpy()
+    is_step &= ~in_category(trace, "python_function")
     found = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_step)
     return found[:-1].astype(np.int64)
 
@@ -127,7 +127,7 @@ def _ends_in_pass(trace: Trace, blocks: Blocks, chosen: IntArray) -> BoolArray:
     """
     events = trace.events
     time = trace.memory["time_ns"].to_numpy()
-    is_op = (events["category"] == "cpu_op").to_numpy()
+    is_op = in_category(trace, "cpu_op")
     above = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_op)
     rows = np.flatnonzero(is_op & (above[events["parent"].to_numpy()] < 0))
     start = events["start_ns"].to_numpy()[rows]

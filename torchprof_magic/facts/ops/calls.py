@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.shared import launch_links
+from torchprof_magic.facts.shared import in_category, launch_links
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import (
@@ -67,7 +67,7 @@ class OpRows:
 def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows:
     """Return the self and total values of every single op; ``categories`` says what may enclose what."""
     events = trace.events
-    found = nest_among(trace, events["category"].is_in(categories).to_numpy())
+    found = nest_among(trace, in_category(trace, *categories))
     start, dur = (events[name].to_numpy()[found.row] for name in ("start_ns", "dur_ns"))
     self_device = _device_ns(trace, found, WHOLE)
     turns = levels(depth_of(found.parent)) if self_device.any() or trace.memory.height else []

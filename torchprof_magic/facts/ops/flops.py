@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.ops.calls import op_rows
-from torchprof_magic.facts.shared import ask_event_names, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, in_category, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, MAX_SUM
 
@@ -226,6 +226,6 @@ def modelled_ratio(trace: Trace) -> float | None:
         whole = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["dur_ns"].sum()
         known = ops.total_device_ns[is_known].sum()
     else:
-        is_op = (trace.events["category"] == "cpu_op").to_numpy()[ops.row]
+        is_op = in_category(trace, "cpu_op")[ops.row]
         whole, known = ops.self_cpu_ns[is_op].sum(), ops.dur_ns[is_known].sum()
     return min(float(known) / max(float(whole), 1.0), 1.0)

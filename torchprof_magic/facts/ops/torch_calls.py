@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.ops.calls import nest_among, ops_around
 from torchprof_magic.facts.ops.flops import flops_of_events
 from torchprof_magic.facts.ops.torch_stacks import own_stacks, with_forward_stacks
-from torchprof_magic.facts.shared import ask_event_names, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, in_category, launch_sources, once_per_trace
 from torchprof_magic.facts.sums import running_sum
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, nest, nesting_order, self_time
 from torchprof_magic.model.vendors import DEVICE_MEMORY
@@ -97,7 +97,7 @@ def _host_rows(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the rows of the host's events in nesting order by torch's threads, and the op around each or -1."""
     events = trace.events
     is_hidden = ask_event_names(trace, pl.col("name").is_in(_HIDDEN)).astype(np.bool_)
-    row = np.flatnonzero(events["category"].is_in(_ON_HOST).to_numpy() & ~is_hidden)
+    row = np.flatnonzero(in_category(trace, *_ON_HOST) & ~is_hidden)
     op = _op_around(trace, row)
     start, dur = (events[name].to_numpy()[row].astype(np.int64) for name in ("start_ns", "dur_ns"))
     order = nesting_order(_threads(trace, row, op), start, dur)
@@ -118,7 +118,7 @@ def _threads(trace: Trace, row: IntArray, op: IntArray) -> IntArray:
 
 def _op_around(trace: Trace, row: IntArray) -> IntArray:
     """Return the row of the innermost op at or around each event row, or -1."""
-    ops = nest_among(trace, (trace.events["category"] == "cpu_op").to_numpy())
+    ops = nest_among(trace, in_category(trace, "cpu_op"))
     found = ops_around(trace, ops, row)
     return np.where(found >= 0, np.append(ops.row, NO_PARENT)[found], NO_PARENT).astype(np.int64)
 
@@ -149,14 +149,14 @@ def _device_ns(
 
 def _launched(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the rows of all device work, and the op that launched each or -1."""
-    is_work = trace.events["category"].is_in(("kernel", "memcpy", "memset")).to_numpy()
+    is_work = in_category(trace, "kernel", "memcpy", "memset")
     work = np.flatnonzero(is_work)
     return work, _op_around(trace, launch_sources(trace)[work].astype(np.int64))
 
 
 def _device_work(trace: Trace) -> pl.DataFrame:
     """Return the device work and the spans of ranges on a device, which are events of their own in torch."""
-    row = np.flatnonzero(trace.events["category"].is_in(_ON_DEVICE).to_numpy())
+    row = np.flatnonzero(in_category(trace, *_ON_DEVICE))
     frame = trace.events[row]
     op = np.full(trace.events.height, NO_PARENT, np.int64)
     work, launching = _launched(trace)

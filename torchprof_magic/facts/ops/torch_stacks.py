@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.ops.calls import Nest, nest_among, ops_around
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def stack_tree(trace: Trace) -> StackTree:
 
     A range begins in the frame of the function that enters it, and outlives it. So frames are nested without ranges.
     """
-    frames = nest_among(trace, (trace.events["category"] == "python_function").to_numpy())
+    frames = nest_among(trace, in_category(trace, "python_function"))
     if len(frames.row) == 0:  # torch of 2021 wrote texts instead
         parent = trace.stacks["parent"].to_numpy().astype(np.int64)
         return StackTree(trace.stacks["name"].cast(pl.String), parent, frames, np.empty(0, np.int64))

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.ops.calls import nest_among, ops_around
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.model.intervals import (
@@ -126,7 +126,7 @@ def backward_under_forward(trace: Trace, boxes: HostBoxes) -> Joined:
     A node moves only if its forward op ended before it began, so that no box ends up inside itself.
     """
     nowhere = np.empty(0, np.int64)
-    is_frame = (trace.events["category"] == "python_function").to_numpy()
+    is_frame = in_category(trace, "python_function")
     is_event = boxes.row >= 0
     is_holder = ~is_event
     is_holder[is_event] = is_frame[boxes.row[is_event]]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.shared import is_named, launch_links, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, launch_links, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, nearest_marked
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def backward_nodes(trace: Trace) -> BackwardNodes:
     events = trace.events
     forward = forward_of_events(trace)
     parent = events["parent"].to_numpy().astype(np.int64)
-    is_host = ~events["category"].is_in(("kernel", "memcpy", "memset")).to_numpy()
+    is_host = ~in_category(trace, "kernel", "memcpy", "memset")
     begins = (forward >= 0) & is_host & (np.append(forward, NO_PARENT)[parent] != forward)
     rows = np.flatnonzero(begins)
     number = np.full(len(forward) + 1, NO_PARENT, np.int64)

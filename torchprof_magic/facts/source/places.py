@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
-from torchprof_magic.facts.shared import launch_sources, name_numbers, once_per_trace
+from torchprof_magic.facts.shared import in_category, launch_sources, name_numbers, once_per_trace
 from torchprof_magic.facts.source.script_modules import module_of_ops
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import (
@@ -84,7 +84,7 @@ class CallTree(NamedTuple):
 def call_tree(trace: Trace) -> CallTree:
     """Return the frames as ``host_nest`` nests them: ``trace.stacks`` lacks callers that an annotation cuts through."""
     nest = host_nest(trace)
-    is_frame = (trace.events["category"] == "python_function").to_numpy()[nest.row]
+    is_frame = in_category(trace, "python_function")[nest.row]
     stack = filled(trace.events["stack"], NO_PARENT)[nest.row]
     if not is_frame.any():  # older torch writes stacks at the ops alone
         around = above_marked(nest, stack >= 0)

@@ -11,7 +11,7 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.host.distortion import LEAST_PLAIN_STEPS, find_distortion
 from torchprof_magic.facts.host.one_time import one_time_spans
-from torchprof_magic.facts.shared import is_named, launch_links, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, launch_links, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Spans
 from torchprof_magic.findings.verdict.accounts import device_account
@@ -165,7 +165,7 @@ def unexplained_ratio(trace: Trace) -> float:
 
 @once_per_trace
 def _host_starts(trace: Trace) -> IntArray:
-    return np.sort(trace.events["start_ns"].to_numpy()[are_in(trace.events["category"], HOST_CATEGORIES)])
+    return np.sort(trace.events["start_ns"].to_numpy()[in_category(trace, *HOST_CATEGORIES)])
 
 
 def _events_in(trace: Trace, spans: Spans) -> int:

@@ -12,7 +12,14 @@ from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.facts.device.collectives import collectives_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.shared import device_numbers, device_rows, is_named, name_numbers, once_per_trace
+from torchprof_magic.facts.shared import (
+    device_numbers,
+    device_rows,
+    in_category,
+    is_named,
+    name_numbers,
+    once_per_trace,
+)
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.findings.verdict.accounts import named_pieces
 from torchprof_magic.findings.verdict.diagnosis import all_problems
@@ -175,7 +182,7 @@ def _work(trace: Trace) -> _Work:
     row = device_rows(trace)
     row = row[device_numbers(trace)[row] == _busiest(trace)]
     start, dur = (trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns"))
-    is_kernel = (trace.events["category"] == "kernel").to_numpy()[row]
+    is_kernel = in_category(trace, "kernel")[row]
     return _Work(row, start, start + dur, is_kernel, is_kernel & is_named(trace, COLLECTIVE_KERNEL)[row])
 
 
@@ -296,7 +303,7 @@ def _computing(trace: Trace) -> tuple[IntArray, IntArray]:
 
 def _ops(trace: Trace) -> tuple[IntArray, IntArray]:
     events = trace.events
-    is_op = (events["category"] == "cpu_op").to_numpy() & (events["depth"].to_numpy() <= 1)
+    is_op = in_category(trace, "cpu_op") & (events["depth"].to_numpy() <= 1)
     start, dur = (events[name].to_numpy()[is_op] for name in ("start_ns", "dur_ns"))
     return start, start + dur
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.memory.block_categories import block_categories
 from torchprof_magic.facts.memory.blocks import NONE, memory_blocks
-from torchprof_magic.facts.shared import is_named
+from torchprof_magic.facts.shared import in_category, is_named
 from torchprof_magic.findings.savings.lower_peak import Curve, Removal
 from torchprof_magic.findings.savings.saving import Saving
 from torchprof_magic.model.intervals import nearest_marked
@@ -69,7 +69,7 @@ def _windows(trace: Trace, curve: Curve) -> _Windows | None:
     end = start + events["dur_ns"].to_numpy()
     first, last = int(curve.time_ns[0]), int(curve.time_ns[-1])
     nodes = _between(start[_named(trace, _ACCUMULATING)], first, last)
-    stepped = _between(end[_named(trace, _STEP) & (events["category"] != "python_function").to_numpy()], first, last)
+    stepped = _between(end[_named(trace, _STEP) & ~in_category(trace, "python_function")], first, last)
     cleared = np.sort(start[_named(trace, _CLEARING)])
     if len(nodes) == 0 or len(stepped) == 0:
         return None

@@ -18,7 +18,7 @@ from torchprof_magic.facts.host.host_lines import line_seen_in, seen_lines
 from torchprof_magic.facts.host.one_time import new_ops_ratio
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import step_pieces
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.findings.more_steps import more_steps
 from torchprof_magic.findings.verdict.accounts import device_account, named_pieces
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
@@ -165,7 +165,7 @@ def _one_time(trace: Trace) -> str:
 
 def _stacks(trace: Trace) -> str:
     """Return that recorded Python calls make Python longer, where it matters and no step tells by how much."""
-    frames = (trace.events["category"] == "python_function").to_numpy()
+    frames = in_category(trace, "python_function")
     is_known = find_distortion(trace) is not None or (trace.meta.two_pass is not None)
     account = device_account(trace)
     if is_known or not frames.any() or (account is not None and account.share("op dispatch", "python") < LOUD_HOST):

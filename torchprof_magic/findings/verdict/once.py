@@ -16,7 +16,7 @@ from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_lines import imports_of, line_seen_in, seen_lines
 from torchprof_magic.facts.host.host_states import COMPILE_NAME
 from torchprof_magic.facts.host.one_time import IMPORT_NAME, WORKER_FETCH, one_time_events, one_time_spans
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.model.intervals import covered_ns, merge
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
@@ -66,7 +66,7 @@ def one_time_work(trace: Trace) -> OneTime:
 def one_time_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> OneTime:
     """Return how much of some disjoint intervals goes to such work."""
     events, whole_ns = trace.events, max(int((end_ns - start_ns).sum()), 1)
-    is_host = ~events["category"].is_in((*DEVICE_CATEGORIES, "runtime")).to_numpy()
+    is_host = ~in_category(trace, *DEVICE_CATEGORIES, "runtime")
     named = is_host & is_named(trace, COMPILE_NAME)
     named |= one_time_events(trace)
     named[blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()] = True

@@ -15,7 +15,14 @@ from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
 from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.ops.calls import op_rows
-from torchprof_magic.facts.shared import device_rows, is_named, launch_links, launch_sources, once_per_trace
+from torchprof_magic.facts.shared import (
+    device_rows,
+    in_category,
+    is_named,
+    launch_links,
+    launch_sources,
+    once_per_trace,
+)
 from torchprof_magic.findings.verdict.accounts import Account, Cause, kernels_per_step, time_in_steps
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
@@ -312,7 +319,7 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     events = trace.events
     work = device_rows(trace)
     call = launch_sources(trace).astype(np.int64)[work]
-    is_op = (events["category"] == "cpu_op").to_numpy() & ~is_named(trace, WRAPPER_NAME)
+    is_op = in_category(trace, "cpu_op") & ~is_named(trace, WRAPPER_NAME)
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
     op = np.append(nearest_marked(parent, depth, is_op), NO_PARENT)[np.append(parent, NO_PARENT)[call]]
     op = np.where(call >= 0, op, NO_PARENT)
@@ -450,7 +457,7 @@ def top_ops(trace: Trace) -> list[tuple[str, float]]:
     """
     events, ops = trace.events, op_rows(trace)
     inside = time_in_steps(trace, ops.start_ns, ops.dur_ns) / np.maximum(ops.dur_ns, 1)
-    is_op = (events["category"] == "cpu_op").to_numpy()[ops.row] & (inside > 0) & (ops.self_cpu_ns > 0)
+    is_op = in_category(trace, "cpu_op")[ops.row] & (inside > 0) & (ops.self_cpu_ns > 0)
     row, ns = ops.row[is_op], (ops.self_cpu_ns * inside)[is_op]
     sums = pl.DataFrame({"name": events["name"].gather(row).cast(pl.String), "ns": ns})
     rows = sums.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])

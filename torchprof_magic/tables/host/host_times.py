@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.host_nest import NESTED, host_nest
-from torchprof_magic.facts.shared import once_for_the_whole
+from torchprof_magic.facts.shared import in_category, once_for_the_whole
 from torchprof_magic.model.intervals import covered_ns, self_time
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN, DType
@@ -84,7 +84,7 @@ def host_table(trace: Trace, part: TimeRange) -> Table:
 
 def _runs_more_than_python(trace: Trace, nest: HostNest) -> BoolArray:
     """Return which host events are on a thread that has another event than a Python frame."""
-    is_python = (trace.events["category"] == "python_function").to_numpy()[nest.row]
+    is_python = in_category(trace, "python_function")[nest.row]
     has_more = np.zeros(trace.lanes.height, np.bool_)
     has_more[nest.lane[~is_python]] = True
     return has_more[nest.lane]

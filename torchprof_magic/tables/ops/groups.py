@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.facts.shared import name_numbers
+from torchprof_magic.facts.shared import in_category, name_numbers
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events, places_of
 from torchprof_magic.model.shapes import Column
@@ -73,8 +73,7 @@ class Groups(NamedTuple):
 
 def group_ops(trace: Trace, row: IntArray, by: tuple[str, ...], stack_n: int) -> Groups:
     """Return the groups of ops that share name, kind and every key of ``by``."""
-    events = trace.events
-    is_annotation = (events["category"] == "user_annotation").to_numpy()[row]
+    is_annotation = in_category(trace, "user_annotation")[row]
     keys = name_numbers(trace)[row].astype(np.int64) * 2 + is_annotation
     groups = _dense(keys)
     for key in by:

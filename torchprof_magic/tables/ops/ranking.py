@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.ops.calls import nest_among
-from torchprof_magic.facts.shared import is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.model.intervals import IntArray, covered_ns, self_time
 from torchprof_magic.model.shapes import Column, Table
@@ -90,7 +90,7 @@ class _Queue(NamedTuple):
 def event_metrics(trace: Trace) -> Metrics:
     """Return the metrics of every event."""
     events = trace.events
-    found = nest_among(trace, events["category"].is_in(RANKED).to_numpy())
+    found = nest_among(trace, in_category(trace, *RANKED))
     start, dur = (events[name].to_numpy()[found.row] for name in ("start_ns", "dur_ns"))
     idle_start, idle_end = _idle_intervals(trace, start, start + dur)
     return Metrics(
@@ -108,8 +108,8 @@ def _launches(trace: Trace) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     events = trace.events
     start, correlation = events["start_ns"].to_numpy(), events["correlation"].fill_null(-1).to_numpy()
     is_launch = is_named(trace, LAUNCH)
-    launch = np.flatnonzero(is_launch & (events["category"] == "runtime").to_numpy())
-    kernel = np.flatnonzero((events["category"] == "kernel").to_numpy())
+    launch = np.flatnonzero(is_launch & in_category(trace, "runtime"))
+    kernel = np.flatnonzero(in_category(trace, "kernel"))
     launch, kernel = (rows[np.argsort(start[rows], kind="stable")] for rows in (launch, kernel))
     numbers, first = np.unique(correlation[kernel], return_index=True)
     at = np.searchsorted(numbers, correlation[launch])

@@ -11,7 +11,7 @@ import polars as pl
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
 from torchprof_magic.facts.ops.calls import in_part, op_rows
-from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
+from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.facts.source.places import is_users_file, places_of
 from torchprof_magic.facts.source.shown_files import files_as_shown
@@ -221,7 +221,7 @@ def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:
 def _functions(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     """Return the user's functions and their recorded calls."""
     nest, events = host_nest(trace), trace.events
-    frames = np.flatnonzero((events["category"] == "python_function").to_numpy()[nest.row])
+    frames = np.flatnonzero(in_category(trace, "python_function")[nest.row])
     stack = events["stack"].fill_null(-1).to_numpy()[nest.row[frames]]
     users = np.append(is_users_file(trace.stacks["file"]), False)
     works = [lane for lane, line in thread_timelines(trace).items() if does_more_than_python(line)]

@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.ops.flops import has_flops
-from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
+from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.facts.source.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.facts.source.script_runs import script_runs
@@ -202,7 +202,7 @@ def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     path_of_frame, _ = module_frames(trace)
     names = events["name"].cast(pl.String)
     is_module = names.str.starts_with(MODULE_FRAME).to_numpy()[nest.row]
-    is_module &= (events["category"] == "python_function").to_numpy()[nest.row]
+    is_module &= in_category(trace, "python_function")[nest.row]
     frames = np.flatnonzero(is_module)
     path = path_of_frame.gather(call_tree(trace).of_event[frames]).alias("name")
     sites = path.unique(maintain_order=True).to_frame().with_row_index("site")

@@ -13,7 +13,7 @@ from torchprof_magic.facts.device.launch_configs import launch_configs
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
-from torchprof_magic.facts.shared import ask_names, device_rows, launch_sources
+from torchprof_magic.facts.shared import ask_names, device_rows, in_category, launch_sources
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, host_boxes, site_names
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
@@ -162,7 +162,7 @@ def _layers(trace: Trace) -> tuple[Layer, ...]:
     has = {
         OPS: True,
         MODULES: trace.scopes.height > 0,
-        PYTHON: bool((trace.events["category"] == "python_function").any()),
+        PYTHON: bool(in_category(trace, "python_function").any()),
     }
     return tuple(layer for layer in _LAYERS if has[layer.column])
 
@@ -194,7 +194,7 @@ def _steps(trace: Trace, lanes: _Lanes) -> list[_Part]:
 def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer, ...]) -> list[_Part]:
     """Return the slices of every thread, and the calls of the device's interface that it made."""
     events = trace.events
-    calls = np.flatnonzero((events["category"] == "runtime").to_numpy())
+    calls = np.flatnonzero(in_category(trace, "runtime"))
     lane_of_call = events["lane"].to_numpy()[calls]
     used = np.union1d(boxes.lane, lane_of_call)
     busy_ns = sum_by(boxes.lane, boxes.own_ns, trace.lanes.height)
@@ -290,7 +290,7 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
     """
     events = trace.events
     work = device_rows(trace)
-    ranges = np.flatnonzero((events["category"] == "gpu_user_annotation").to_numpy())
+    ranges = np.flatnonzero(in_category(trace, "gpu_user_annotation"))
     device = events["device"].fill_null(0).to_numpy()
     lane = events["lane"].to_numpy()
     titles = _short_titles(trace, np.arange(trace.lanes.height))
@@ -414,7 +414,7 @@ def _links(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
     backward = trace.flows.filter(pl.col("kind") == "backward")
     origin[backward["target"].to_numpy()] = backward["source"].to_numpy()
     source = np.where(event >= 0, slice_of[np.append(origin, NO_PARENT)[event]], NO_PARENT)
-    is_call = (trace.events["category"] == "runtime").to_numpy()
+    is_call = in_category(trace, "runtime")
     calls = np.where(is_call, np.arange(len(is_call)), launch_sources(trace).astype(np.int64))
     around = _innermost_op(trace, np.append(calls, NO_PARENT))
     op = np.where(event >= 0, slice_of[around[event]], NO_PARENT)
@@ -426,7 +426,7 @@ def _innermost_op(trace: Trace, calls: IntArray) -> IntArray:
 
     It is the same as in the table of ops: Python frames around the call do not matter.
     """
-    ops = nest_among(trace, trace.events["category"].is_in(OP_CATEGORIES).to_numpy())
+    ops = nest_among(trace, in_category(trace, *OP_CATEGORIES))
     return np.append(ops.row, NO_PARENT)[ops_around(trace, ops, calls)]
 
 

@@ -13,7 +13,7 @@ from torchprof_magic.facts.host.blocking import RULES, blocking_calls
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.seen_waits import seen_waits
-from torchprof_magic.facts.shared import is_named, once_for_the_whole, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events, places_of
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN, DType
@@ -201,10 +201,9 @@ def _causes(trace: Trace, rows: IntArray) -> list[pl.Series]:
     events, nest = trace.events, host_nest(trace)
     names = events["name"].cast(pl.String)
     index = indexes_of(nest, rows)
-    category = events["category"]
     is_step = is_named(trace, STEP_PATTERN)
-    is_op = (category == "cpu_op").to_numpy()[nest.row]
-    is_annotation = ((category == "user_annotation").to_numpy() & ~is_step)[nest.row]
+    is_op = in_category(trace, "cpu_op")[nest.row]
+    is_annotation = (in_category(trace, "user_annotation") & ~is_step)[nest.row]
     lanes = events["lane"].to_numpy()[rows]
     thread = (trace.lanes["pid"] + "/" + trace.lanes["tid"]).gather(lanes)
     return [

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.shared import in_category
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.findings.advice.kinds import Advice
@@ -78,7 +79,7 @@ def _chains(trace: Trace, *, with_products: bool = False) -> dict[int, IntArray]
     """Return for each softmax between two batched products the ops between these, itself among them, in order."""
     events = trace.events
     softmax = rows_named(trace, _SOFTMAX)[:MOST_CHAINS]
-    is_op = (events["category"] == "cpu_op").to_numpy()
+    is_op = in_category(trace, "cpu_op")
     parent, lane = (events[name].to_numpy().astype(np.int64) for name in ("parent", "lane"))
     found = {}
     for row in softmax.tolist():  # bounded by MOST_CHAINS, each with at most MOST_BETWEEN neighbours

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.shared import in_category
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.findings.advice.kinds import Advice
@@ -73,7 +74,7 @@ def _pairs(trace: Trace) -> tuple[IntArray, IntArray]:
     events = trace.events
     start, lane = (events[name].to_numpy() for name in ("start_ns", "lane"))
     tops = rows_named(trace, "^aten::")
-    is_op = np.append((events["category"] == "cpu_op").to_numpy(), False)
+    is_op = np.append(in_category(trace, "cpu_op"), False)
     tops = tops[~is_op[events["parent"].to_numpy()[tops]]]
     scalar = counters[
         (events["shapes"].gather(counters).cast(pl.String) == "[[], [], []]").fill_null(value=False).to_numpy()

@@ -8,6 +8,7 @@ import numpy as np
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.collectives import collectives_of
+from torchprof_magic.facts.shared import in_category
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.times import (
     by_place,
@@ -90,7 +91,7 @@ def _exchange(trace: Trace, rows: IntArray) -> Spans:
     """Return when the collectives of some ops made the step longer: on the device, or on the host alone."""
     if trace.has_device:
         work = device_work_of(trace, rows)
-        others = np.setdiff1d(np.flatnonzero((trace.events["category"] == "kernel").to_numpy()), work)
+        others = np.setdiff1d(np.flatnonzero(in_category(trace, "kernel")), work)
         return within_steps(trace, without(spans_of(trace, work), spans_of(trace, others)))
     remote = rows_named(trace, HOST_COLLECTIVE, "user_annotation")
     ops = rows_named(trace, r"^aten::|^autograd::")

@@ -10,7 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.rules.cell_code import Constant, loop_constants
@@ -139,7 +139,7 @@ def _in_forward(trace: Trace) -> list[Advice]:
         return []
     rows = rows_named(trace, _SHAPING)
     rows = rows[phase_of_events(trace)[rows] == PHASES.index("forward")]
-    is_op = (trace.events["category"] == "cpu_op").to_numpy()
+    is_op = in_category(trace, "cpu_op")
     parent = trace.events["parent"].to_numpy().astype(np.int64)
     rows = rows[~np.append(is_op, False)[parent[rows]]]
     name = trace.events["name"].cast(pl.String)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import (
     by_place,
@@ -254,7 +254,7 @@ def _is_in(trace: Trace, rows: IntArray, ranges: IntArray) -> np.ndarray:
 def _top_ops(trace: Trace) -> IntArray:
     """Return the ops that no other op calls."""
     rows = rows_named(trace, "^aten::|^[a-z_]+$")
-    is_op = np.append((trace.events["category"] == "cpu_op").to_numpy(), False)
+    is_op = np.append(in_category(trace, "cpu_op"), False)
     return rows[~is_op[trace.events["parent"].to_numpy()[rows]]]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.shared import is_named
+from torchprof_magic.facts.shared import in_category, is_named
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import (
     by_place,
@@ -253,5 +253,5 @@ def _is_device(trace: Trace, pattern: str) -> bool:
 def _kernels(trace: Trace, pattern: str, but: str = r"[^\s\S]") -> IntArray:
     """Return the kernels whose names match, but for those that also match ``but``; the longest first."""
     fits = is_named(trace, pattern) & ~is_named(trace, but)
-    rows = np.flatnonzero(fits & (trace.events["category"] == "kernel").to_numpy())
+    rows = np.flatnonzero(fits & in_category(trace, "kernel"))
     return rows[np.argsort(-trace.events["dur_ns"].to_numpy()[rows], kind="stable")]
