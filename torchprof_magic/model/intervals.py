@@ -453,6 +453,12 @@ def union_by(group: IntArray, start_ns: IntArray, dur_ns: IntArray) -> dict[int,
     return found
 
 
+def all_moments(*times_ns: IntArray) -> IntArray:
+    """Return the different moments in some arrays, each of which is sorted, in order."""
+    time = np.sort(np.concatenate(times_ns), kind="stable")  # which takes linear time for sorted pieces
+    return time[np.concatenate(([True], time[1:] != time[:-1]))] if len(time) else time
+
+
 def interval_at(start_ns: IntArray, end_ns: IntArray, time_ns: IntArray) -> IntArray:
     """Return which of the intervals, sorted and disjoint, holds each moment, or -1."""
     at = np.searchsorted(start_ns, time_ns, side="right") - 1

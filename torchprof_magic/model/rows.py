@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.model.intervals import NO_PARENT
+from torchprof_magic.model.trace import MAX_SUM
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import numpy.typing as npt
 
     from torchprof_magic.model.intervals import BoolArray, IntArray
+
+# Where numbers are further apart, a table of them would be larger than the rows.
+_MOST_NUMBERS_PER_ROW = 8
 
 
 def values_at(values: pl.Series, rows: npt.NDArray[np.integer]) -> pl.Series:
@@ -37,3 +43,30 @@ def filled(values: pl.Series, missing: int) -> IntArray:
     if nulls == len(values):
         return np.full(len(values), missing, np.int64)
     return (values.fill_null(missing) if nulls else values).to_numpy().astype(np.int64)
+
+
+def row_keys(*columns: npt.NDArray[np.integer]) -> IntArray:
+    """Return a number for each row, from 0 on, which exactly the rows share that are equal in all columns."""
+    keys = np.zeros(len(columns[0]), np.int64)
+    for column in columns if len(keys) else ():
+        values, low = column.astype(np.int64), int(column.min())
+        width = int(column.max()) - low + 1
+        if (int(keys.max()) + 1) * width > MAX_SUM:
+            keys, values = (np.unique(each, return_inverse=True)[1] for each in (keys, values))
+            low, width = 0, int(values.max()) + 1
+        keys = keys * width + (values - low)
+    return keys
+
+
+def row_numbers(*columns: npt.NDArray[np.integer]) -> IntArray:
+    """Return the same as ``row_keys``, but few enough numbers for a table of all of them."""
+    keys = row_keys(*columns)
+    is_wide = len(keys) > 0 and int(keys.max()) > _MOST_NUMBERS_PER_ROW * len(keys)
+    return np.unique(keys, return_inverse=True)[1] if is_wide else keys
+
+
+def rows_by_number(numbers: IntArray, rows: IntArray, count: int) -> IntArray:
+    """Return for each number below ``count`` the last of the rows that have it, or -1."""
+    found = np.full(count, NO_PARENT, np.int64)
+    found[numbers] = rows
+    return found

@@ -295,6 +295,7 @@ def cause_numbers(trace: Trace) -> IntArray:
     return np.array([causes.index(name) for name in cause_names()], np.int64)[cause_codes(trace)]
 
 
+@once_per_trace
 def cause_codes(trace: Trace) -> IntArray:
     """Return for each of the ``idle_pieces`` an index into ``cause_names``."""
     pieces = idle_pieces(trace)

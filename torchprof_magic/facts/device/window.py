@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
+_LAST_NS = np.iinfo(np.int64).max
 _PROGRAM = ("cpu_op", "user_annotation", "runtime")
 
 
@@ -61,8 +62,11 @@ def windows_of(trace: Trace) -> Windows:
     complete = trace.steps.filter(trace.steps["complete"])
     steps = complete if complete.height else trace.steps
     if steps.height:
-        ends = steps.group_by("cycle").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        return _windows(ends, has_steps=True)
+        cycles, of = np.unique(steps["cycle"].to_numpy(), return_inverse=True)
+        first_ns, last_ns = np.full(len(cycles), _LAST_NS), np.full(len(cycles), -_LAST_NS)
+        np.minimum.at(first_ns, of, steps["start_ns"].to_numpy())
+        np.maximum.at(last_ns, of, steps["end_ns"].to_numpy())
+        return _windows(first_ns, last_ns, has_steps=True)
     end_ns = pl.col("start_ns") + pl.col("dur_ns")
     is_last = pl.col("category").is_in(("cpu_op", *DEVICE_CATEGORIES))
     ends = (
@@ -74,12 +78,13 @@ def windows_of(trace: Trace) -> Windows:
             pl.col("start_ns").min().alias("first"),
         )
     )
-    return _windows(ends.with_columns(pl.coalesce("start_ns", "first").alias("start_ns")), has_steps=False)
+    ends = ends.with_columns(pl.coalesce("start_ns", "first").alias("start_ns"))
+    return _windows(ends["start_ns"].to_numpy(), ends["end_ns"].to_numpy(), has_steps=False)
 
 
-def _windows(ends: pl.DataFrame, *, has_steps: bool) -> Windows:
-    ends = ends.sort("start_ns")
-    start_ns, end_ns = ends["start_ns"].to_numpy(), ends["end_ns"].to_numpy()
+def _windows(start_ns: IntArray, end_ns: IntArray, *, has_steps: bool) -> Windows:
+    order = np.argsort(start_ns, kind="stable")
+    start_ns, end_ns = start_ns[order], end_ns[order]
     # Cycles follow one another; damaged times must not count a moment twice.
     reach = np.maximum.accumulate(np.concatenate(([np.iinfo(np.int64).min], end_ns)))[: len(start_ns)]
     start_ns = np.maximum(start_ns, reach)

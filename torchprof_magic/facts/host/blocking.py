@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest
-from torchprof_magic.facts.shared import ask_event_names, device_rows, in_category, is_named, once_per_trace
+from torchprof_magic.facts.shared import device_rows, in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels
 from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.vendors import (
@@ -118,17 +118,12 @@ def _blocking(trace: Trace, nest: HostNest) -> IntArray:
 
 def _kinds(trace: Trace) -> IntArray:
     """Return for each event which kind of call its name says it is, a number of ``_KINDS``."""
-    name = pl.col("name")
-    question = pl.lit(0, pl.Int8)
-    for kind, pattern, but in reversed(_NAMES):
-        fits = name.str.contains(pattern)
-        question = (
-            pl.when(fits & ~name.str.contains(but) if but else fits)
-            .then(pl.lit(_KINDS.index(kind), pl.Int8))
-            .otherwise(question)
-        )
     is_call = in_category(trace, "runtime")
-    return np.where(is_call, ask_event_names(trace, question), 0).astype(np.int64)
+    found = np.zeros(len(is_call), np.int64)
+    for kind, pattern, but in reversed(_NAMES):
+        fits = is_call & is_named(trace, pattern)
+        found[fits & ~is_named(trace, but) if but else fits] = _KINDS.index(kind)
+    return found
 
 
 def _is_graph_launch(trace: Trace) -> BoolArray:

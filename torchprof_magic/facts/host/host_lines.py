@@ -20,6 +20,8 @@ def imports_of(trace: Trace) -> IntArray:
 
     They are in the order of time, and none begins before the one before has ended.
     """
+    if trace.host_lines.height == 0:
+        return np.empty(0, np.int64)
     is_once = pl.col("module").is_not_null() & (pl.col("dur_ns") > 0) & (pl.len().over("module") == 1)
     return trace.host_lines.select(is_once.arg_true())["module"].to_numpy().astype(np.int64)
 

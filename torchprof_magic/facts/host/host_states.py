@@ -21,7 +21,7 @@ from torchprof_magic.facts.host.host_nest import (
 from torchprof_magic.facts.host.one_time import one_time_events
 from torchprof_magic.facts.host.transitions import own_work
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels, nest
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, all_moments, depth_of, levels, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def strongest_of(timelines: list[Timeline]) -> Timeline:
     """Return the strongest state of several threads at every moment, with its cause."""
     if len(timelines) <= 1:
         return timelines[0] if timelines else Timeline(*(np.empty(0, np.int64) for _ in range(3)))
-    time = np.unique(np.concatenate([line.start_ns for line in timelines]))
+    time = all_moments(*(line.start_ns for line in timelines))
     state = np.full(len(time), NOTHING, np.int64)
     cause = np.full(len(time), NO_PARENT, np.int64)
     for line in timelines:

@@ -276,6 +276,8 @@ def _host_doings(trace: Trace) -> pl.DataFrame:
 
 def _source(trace: Trace, rows: pl.DataFrame) -> pl.Series:
     """Return the text of each line, null if it was not watched."""
+    if trace.sites.height == 0:
+        return _column("source", [None] * rows.height)
     lines = trace.sites.filter(trace.sites["kind"] == "line")
     key = {(file, line): name for file, line, name in lines.select("file", "line", "name").rows()}
     at = zip(rows["file"].to_list(), rows["line"].to_list(), strict=True)

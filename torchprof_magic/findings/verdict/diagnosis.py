@@ -17,9 +17,10 @@ from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.host.distortion import find_distortion
-from torchprof_magic.facts.shared import device_rows, is_named, launch_links, once_per_trace
+from torchprof_magic.facts.shared import device_rows, is_named, launch_links, name_numbers, once_per_trace
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
+from torchprof_magic.model.rows import filled, row_keys, row_numbers
 from torchprof_magic.model.trace import COLLECTIVE_KEYS
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
@@ -163,10 +164,12 @@ def _shared_sequences(trace: Trace) -> int:
     is_node = is_named(trace, _NODE)
     if not is_node.any():
         return 0
-    nodes = trace.events.select("cycle", "fwd_thread", "sequence", "name").filter(pl.Series(is_node))
-    nodes = nodes.filter(nodes["sequence"].is_not_null())
-    names = nodes.group_by("cycle", "fwd_thread", "sequence").agg(pl.col("name").n_unique().alias("names"))
-    return int((names["names"] > 1).sum())
+    numbers = (trace.events[name] for name in ("cycle", "fwd_thread", "sequence"))
+    rows = np.flatnonzero(is_node & trace.events["sequence"].is_not_null().to_numpy())
+    of_thread = trace.events["fwd_thread"].is_null().to_numpy()[rows]
+    node = row_numbers(*(filled(each, 0)[rows] for each in numbers), of_thread)
+    first = np.unique(row_keys(node, name_numbers(trace)[rows]), return_index=True)[1]
+    return int((np.bincount(node[first]) > 1).sum())
 
 
 def _lacks_some(collective: str) -> bool:

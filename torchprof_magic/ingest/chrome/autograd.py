@@ -29,6 +29,8 @@ def with_autograd_rows(columns: Columns, findings: Findings) -> Columns:
     A device time that holds others is a range, not work: the op only called those that did it.
     """
     places = columns.places
+    if not (places["pid"] == _HOST).any():
+        return columns
     is_host, is_device = _IS_BARE & (pl.col("pid") == _HOST), _IS_BARE & pl.col("pid").str.contains(_DEVICE)
     if not ((places["pid"] == _HOST) & (places["cat"] == "") & (places["category"] == "other")).any():
         return columns

@@ -70,6 +70,8 @@ def exact_ns(micros: Sequence[object]) -> pl.Series:
     if float in set(map(type, micros)):
         raise InexactError
     exact = pl.Series(micros, dtype=pl.Int64, strict=False)
+    if exact.null_count() == 0 and np.abs(exact.to_numpy()).max() <= LAST_MICROS:
+        return exact * 1000
     return exact.set(~exact.is_between(-LAST_MICROS, LAST_MICROS), None) * 1000
 
 

@@ -5,13 +5,14 @@ What vendors call things is in ``VENDORS``. A file whose device work has no know
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.chrome.categories import is_known
 from torchprof_magic.ingest.findings import value_text
+from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import innermost_at
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.problems import problem
@@ -170,19 +171,43 @@ def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     # Of several names of a process the last one with a number is taken, else the last one.
     best = {pid: (name, number) for pid, name, number in sorted(rows, key=lambda row: row[2] is not None)}
     last = {pid: name for pid, name, _ in rows}
-    pids = places["pid"].to_list()
-    label = pl.Series([best[pid][0] if pid in best else None for pid in pids], dtype=pl.String)
-    numbered = pl.Series([best[pid][1] if pid in best else None for pid in pids], dtype=pl.Int32)
-    is_numbered_by_label = (pl.col("vendor") != "") & _ON_DEVICE & pl.col("device").is_null()
-    is_near = pl.col("stream").is_not_null() | pl.Series([pid in last for pid in pids], dtype=pl.Boolean)
-    is_open = _IS_OTHER & (pl.col("vendor") == "") & is_near
-    is_strange = pl.Series([cat != "" and not is_known(cat) for cat in places["cat"].to_list()], dtype=pl.Boolean)
-    unnamed = pl.Series([f"rows of {last.get(pid, 'a stream')}" for pid in pids], dtype=pl.String)
+    found = [
+        _labelled(_Rows(category, vendor, cat, device, stream), *best.get(pid, (None, None)), last.get(pid))
+        for category, vendor, cat, device, stream, pid in places.select(*_Rows._fields, "pid").iter_rows()
+    ]
     return places.with_columns(
-        pl.when(is_numbered_by_label).then(numbered).otherwise("device").alias("device"),
-        pl.when(_ON_DEVICE).then(label).alias("label"),
-        pl.when(is_open & is_strange).then("cat").when(is_open & (pl.col("cat") == "")).then(unnamed).alias("unknown"),
+        pl.Series("device", [each.device for each in found], dtype=pl.Int32),
+        pl.Series("label", [each.label for each in found], dtype=pl.String),
+        pl.Series("unknown", [each.unknown for each in found], dtype=pl.String),
     )
+
+
+class _Rows(NamedTuple):
+    """What the rows of one place have in common, as a row of ``places`` says it."""
+
+    category: str
+    vendor: str
+    cat: str
+    device: int | None
+    stream: int | None
+
+
+class _Labelled(NamedTuple):
+    """The device of a place and its label, and what the file calls the place if it is unknown."""
+
+    device: int | None
+    label: str | None
+    unknown: str | None
+
+
+def _labelled(rows: _Rows, label: str | None, number: int | None, accelerator: str | None) -> _Labelled:
+    """Return what a place is called; its process may have a label, a number in it, and be that of an accelerator."""
+    if rows.category in DEVICE_CATEGORIES:
+        return _Labelled(number if rows.vendor and rows.device is None else rows.device, label, None)
+    is_near = rows.stream is not None or accelerator is not None
+    is_strange = rows.category == "other" and rows.vendor == "" and is_near and not (rows.cat and is_known(rows.cat))
+    named = rows.cat or f"rows of {'a stream' if accelerator is None else accelerator}"
+    return _Labelled(rows.device, None, named if is_strange else None)
 
 
 def unknown_work(spans: pl.DataFrame, places: pl.DataFrame) -> tuple[Problem, ...]:
@@ -211,9 +236,9 @@ def with_arrows_as_correlations(
     of torch's autograd profiler begin at ops.
     ``lanes`` are those of ``places``, which have processes and threads as in the file.
     """
-    arrows = arrows.filter(pl.col("cat").cast(pl.String).is_in((*LAUNCH_ARROWS, *AUTOGRAD_ARROWS)))
-    if arrows.height == 0:
+    if not {*LAUNCH_ARROWS, *AUTOGRAD_ARROWS}.intersection(distinct(arrows["cat"]).to_list()):
         return events
+    arrows = arrows.filter(pl.col("cat").cast(pl.String).is_in((*LAUNCH_ARROWS, *AUTOGRAD_ARROWS)))
     threads = places.select("pid", "tid", lanes.alias("lane")).drop_nulls().unique()
     ends = arrows.join(threads, on=["pid", "tid"], maintain_order="left")
     rows = events.select("lane", "cycle", "start_ns", "dur_ns", "category").with_row_index("row")
@@ -252,14 +277,18 @@ def device_names(
 ) -> tuple[tuple[int, str], ...]:
     """Return the numbers and names of the devices that worked: as the file calls them, else the vendor's platform."""
     described = {device.id: device.name for device in properties if device.name and isinstance(device.id, int)}
-    used = places.filter(_ON_DEVICE & pl.col("first").is_not_null()).sort("device", "first")
-    label, vendor = pl.col("label").drop_nulls().first(), pl.col("vendor").max()
-    found = used.group_by("device", maintain_order=True).agg(label, vendor)
+    used: dict[int | None, list[tuple[int, str | None, str]]] = {}
+    columns = (places[name].to_list() for name in ("category", "first", "device", "label", "vendor"))
+    for category, first, device, label, vendor in zip(*columns, strict=True):
+        if category in DEVICE_CATEGORIES and first is not None:
+            used.setdefault(device, []).append((first, label, vendor))
     titles = {vendor.device: vendor.title for vendor in VENDORS}
-    rows = [
-        (number or 0, label or "", titles.get(vendor, "")) for number, label, vendor in found.head(MAX_DEVICES).rows()
-    ]
-    named = [(number, described.get(number) or label or title) for number, label, title in rows]
+    named = []
+    for device in sorted(used, key=lambda number: (number is not None, number or 0))[:MAX_DEVICES]:
+        in_time = sorted(used[device], key=lambda place: place[0])
+        label = next((label for _, label, _ in in_time if label is not None), "")
+        title = titles.get(max(vendor for _, _, vendor in in_time), "")
+        named.append((device or 0, described.get(device or 0) or label or title))
     platform = "" if all(name for _, name in named) else _platform(events, places)
     return tuple((number, name or platform) for number, name in named if name or platform)
 

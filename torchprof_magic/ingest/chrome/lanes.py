@@ -54,7 +54,7 @@ def assign_lanes(
         pl.Series("first", first_ns, dtype=pl.Int64),
         pl.Series("lane", [numbers.get(key) for key in keys], dtype=pl.Int32),
     ]
-    return places.with_columns(*_frame_of(keys).get_columns(), *found), frame.select(LANES_SCHEMA.keys())
+    return places.with_columns(*_frame_of(keys).get_columns(), *found), frame[list(LANES_SCHEMA)]
 
 
 def _first_ns(spans: pl.DataFrame, count: int) -> list[int | None]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.chrome.shared_numbers import nearest_calls
-from torchprof_magic.model.intervals import innermost_at, interval_at
-from torchprof_magic.model.rows import are_in
+from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW
+from torchprof_magic.model.distinct import codes_of
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, interval_at
+from torchprof_magic.model.rows import are_in, filled, row_keys, row_numbers, rows_by_number
 from torchprof_magic.model.trace import (
     ARROWS_SCHEMA,
     DEVICE_CATEGORIES,
     FLOWS_SCHEMA,
     MEMORY_SCHEMA,
-    STEP_PATTERN,
     STEPS_SCHEMA,
     no_rows,
 )
@@ -37,19 +38,32 @@ def launch_flows(events: pl.DataFrame, lanes: pl.DataFrame, findings: Findings) 
     is_work = are_in(events["category"], DEVICE_CATEGORIES)
     if not is_work.any():
         return no_rows("flows")
-    rows = events.select("category", "cycle", "correlation", "lane", "start_ns", "device").with_row_index("row")
-    on_device = rows.filter(pl.Series(is_work))
-    is_call = pl.col("category").is_in(("runtime", "cpu_op"))  # ops have correlations in old exports of autograd only
-    calls = rows.filter(is_call & pl.col("correlation").is_not_null())
-    key = ["cycle", "correlation"]
-    first = calls.unique(key, keep="first", maintain_order=True)
-    joined = on_device.join(first, on=key, suffix="_call", maintain_order="left")
-    if first.height < calls.height:
-        joined = nearest_calls(on_device, calls, lanes)
-        repeated = calls.filter(~calls["row"].is_in(first["row"].implode())).join(on_device, on=key, how="semi")
-        findings.add("chrome.repeated_launch", repeated.height)
-    findings.add("chrome.no_launch", on_device.height - joined.height)
-    return _flows("launch", joined["row_call"], joined["row"])
+    is_call = are_in(events["category"], ("runtime", "cpu_op"))  # ops have correlations in old exports of autograd only
+    is_numbered = events["correlation"].is_not_null().to_numpy()
+    calls, work = np.flatnonzero(is_call & is_numbered), np.flatnonzero(is_work & is_numbered)
+    rows = np.concatenate((calls, work))
+    number = row_numbers(events["cycle"].to_numpy()[rows], filled(events["correlation"], 0)[rows])
+    of_calls, of_work, count = number[: len(calls)], number[len(calls) :], int(number.max(initial=0)) + 1
+    first = rows_by_number(of_calls[::-1], calls[::-1], count)
+    is_repeated = first[of_calls] != calls
+    if is_repeated.any():
+        has_work = rows_by_number(of_work, work, count) >= 0
+        findings.add("chrome.repeated_launch", int(has_work[of_calls[is_repeated]].sum()))
+        source, target = _nearest_calls(events, calls, np.flatnonzero(is_work), lanes)
+    else:
+        source = first[of_work]
+        source, target = source[source >= 0], work[source >= 0]
+    findings.add("chrome.no_launch", int(is_work.sum()) - len(target))
+    return _flows("launch", source, target)
+
+
+def _nearest_calls(
+    events: pl.DataFrame, calls: IntArray, work: IntArray, lanes: pl.DataFrame
+) -> tuple[IntArray, IntArray]:
+    """Return the calls, of which several have the same correlation, and the work that each launched."""
+    rows = events.select("cycle", "correlation", "lane", "start_ns", "device").with_row_index("row")
+    pairs = nearest_calls(rows[work], rows[calls], lanes)
+    return pairs["row_call"].to_numpy(), pairs["row"].to_numpy()
 
 
 def find_lost_launches(events: pl.DataFrame, arrows: pl.DataFrame, findings: Findings) -> None:
@@ -57,13 +71,20 @@ def find_lost_launches(events: pl.DataFrame, arrows: pl.DataFrame, findings: Fin
 
     In files whose arrows mostly have other ids than events have correlations, they tell nothing.
     """
-    is_begun = (arrows["cat"] == LAUNCH_ARROW) & arrows["is_start"]
+    is_begun = (arrows["cat"] == LAUNCH_ARROW) & arrows["is_start"] & arrows["id"].is_not_null()
     if not is_begun.any():
         return
-    ids = arrows.filter(is_begun).select("cycle", "id").drop_nulls().unique()
-    known = events.select("cycle", pl.col("correlation").alias("id")).drop_nulls().unique()
-    lost = ids.join(known, on=["cycle", "id"], how="anti").height
-    if 2 * lost < ids.height:
+    begun, is_numbered = arrows.filter(is_begun), events["correlation"].is_not_null().to_numpy()
+    cycles, ids = (
+        np.concatenate((begun[arrow].to_numpy(), filled(events[event], 0)[is_numbered]))
+        for arrow, event in (("cycle", "cycle"), ("id", "correlation"))
+    )
+    number = row_numbers(cycles, ids)
+    is_arrow, is_known = np.zeros((2, int(number.max()) + 1), np.bool_)
+    is_arrow[number[: begun.height]] = True
+    is_known[number[begun.height :]] = True
+    lost = int((is_arrow & ~is_known).sum())
+    if 2 * lost < int(is_arrow.sum()):
         findings.add("chrome.lost_launch", lost)
 
 
@@ -76,7 +97,7 @@ def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
     ranges = rows.filter((pl.col("category") == "user_annotation") & pl.col("correlation").is_not_null())
     key = ["cycle", "correlation", "name"]
     pairs = spans.join(ranges.unique(key, keep="first", maintain_order=True), on=key, maintain_order="left")
-    return _flows("annotation", pairs["row_right"], pairs["row"])
+    return _flows("annotation", pairs["row_right"].to_numpy(), pairs["row"].to_numpy())
 
 
 def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
@@ -86,97 +107,138 @@ def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFra
     pass that op creates the node, in the backward pass it is the node. torch uses the same rule for its arrows. Older
     files and truncated ones have only the numbers.
     """
-    if not (events["fwd_thread"] > 0).any():  # as where no backward pass was recorded
+    thread = filled(events["fwd_thread"], 0)
+    if not (thread > 0).any():  # as where no backward pass was recorded
         return no_rows("flows")
-    columns = ("category", "cycle", "lane", "start_ns", "sequence", "fwd_thread")
-    ops = events.select(columns).with_row_index("row")
-    ops = ops.filter((pl.col("category") == "cpu_op") & (pl.col("sequence") >= 0))
-    if not (ops["fwd_thread"] > 0).any():
+    sequence = filled(events["sequence"], NO_PARENT)
+    rows = np.flatnonzero(are_in(events["category"], ("cpu_op",)) & (sequence >= 0))
+    cycle, lane, start_ns = (events[name].to_numpy()[rows] for name in ("cycle", "lane", "start_ns"))
+    ops = _Ops(rows, cycle, lane, start_ns, sequence[rows], thread[rows])
+    if not (ops.thread > 0).any():
         return no_rows("flows")
     pointed, numbered = _pointed(ops, lanes, arrows), _numbered(ops)
-    numbered = numbered.join(pointed, on="row_target", how="anti")
-    return _flows("backward", *pl.concat([pointed, numbered]).get_columns())
+    is_new = ~np.isin(numbered[1], pointed[1])
+    return _flows(
+        "backward", *(np.concatenate((one, other[is_new])) for one, other in zip(pointed, numbered, strict=True))
+    )
 
 
-def _numbered(ops: pl.DataFrame) -> pl.DataFrame:
+class _Ops(NamedTuple):
+    """Ops of autograd: their rows in nesting order, their numbers, and for backward ops that of the forward thread."""
+
+    row: IntArray
+    cycle: IntArray
+    lane: IntArray
+    start_ns: IntArray
+    sequence: IntArray
+    thread: IntArray
+
+
+def _numbered(ops: _Ops) -> tuple[IntArray, IntArray]:
     """Return the pairs of ops by sequence number."""
-    is_backward = pl.col("fwd_thread").fill_null(0) > 0
-    by_time = ops.sort("start_ns", "row")
-    nodes = by_time.filter(is_backward).unique(["cycle", "fwd_thread", "sequence"], keep="last", maintain_order=True)
-    pairs = nodes.rename({"row": "row_target"}).join_asof(
-        by_time.filter(~is_backward),
-        on="start_ns",
-        by=["cycle", "sequence"],
-        strategy="backward",
-        check_sortedness=False,  # sorted above
-    )
-    return pairs.select("row", "row_target").drop_nulls()
+    is_backward = ops.thread > 0
+    number = row_numbers(ops.cycle, ops.sequence)
+    node = row_numbers(number, np.maximum(ops.thread, 0))
+    # The innermost op is the last one of its number; a forward op that begins together with a backward op is its own.
+    order = np.lexsort((is_backward, ops.start_ns, number))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    latest = np.maximum.accumulate(np.where(is_backward[order], NO_PARENT, np.arange(len(order))))
+    by_time = np.argsort(ops.start_ns, kind="stable")
+    nodes = by_time[is_backward[by_time]]
+    nodes = nodes[rows_by_number(node[nodes], nodes, int(node.max()) + 1)[node[nodes]] == nodes]
+    at = latest[place[nodes]]
+    is_found = (at >= 0) & (number[order[at]] == number[nodes])
+    return ops.row[order[at[is_found]]], ops.row[nodes[is_found]]
 
 
-def _pointed(ops: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+def _pointed(ops: _Ops, lanes: pl.DataFrame, arrows: pl.DataFrame) -> tuple[IntArray, IntArray]:
     """Return the pairs of ops by the arrows between them in the file."""
-    threads = lanes.with_row_index("lane").with_columns(pl.col("lane").cast(pl.Int32)).select("lane", "pid", "tid")
+    thread = np.flatnonzero(are_in(lanes["kind"], ("thread",)))
+    threads = lanes[["pid", "tid"]][thread].hstack([pl.Series("lane", thread)])
+    is_backward = (arrows["cat"] == BACKWARD_ARROW) & arrows["id"].is_not_null()
+    ends = arrows.filter(is_backward).join(threads, on=["pid", "tid"], maintain_order="left")
+    if ends.height == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    cycle, lane, time_ns = (ends[name].to_numpy() for name in ("cycle", "lane", "time_ns"))
+    moments = ((ops.cycle, cycle), (ops.lane, lane), (ops.start_ns, time_ns))
+    moment = row_numbers(*(np.concatenate(each) for each in moments))
     # Of ops that start in the same ns, the innermost launched the backward op; rows are in nesting order.
-    ops = (
-        ops.join(threads, on="lane")
-        .sort("row")
-        .unique(["cycle", "pid", "tid", "start_ns"], keep="last", maintain_order=True)
+    op = rows_by_number(moment[: len(ops.row)], ops.row, int(moment.max()) + 1)[moment[len(ops.row) :]]
+    number = row_numbers(cycle, ends["id"].to_numpy())
+    is_start = ends["is_start"].to_numpy()
+    # Of several arrows with one id, the one at the last op counts.
+    by_op = np.argsort(op, kind="stable")[int((op < 0).sum()) :]
+    starts, targets = (by_op[which[by_op]] for which in (is_start, ~is_start))
+    last, target = (rows_by_number(number[rows], rows, int(number.max()) + 1) for rows in (starts, targets))
+    starts = starts[(last[number[starts]] == starts) & (target[number[starts]] >= 0)]
+    return op[starts], op[target[number[starts]]]
+
+
+def _flows(kind: str, source: IntArray, target: IntArray) -> pl.DataFrame:
+    kinds = pl.Series("kind", [kind], dtype=FLOWS_SCHEMA["kind"]).new_from_index(0, len(source))
+    ends = (
+        pl.Series(name, rows.astype(np.int32), dtype=FLOWS_SCHEMA[name])
+        for name, rows in (("source", source), ("target", target))
     )
-    at = {"left_on": ["cycle", "pid", "tid", "time_ns"], "right_on": ["cycle", "pid", "tid", "start_ns"]}
-    ends = arrows.join(ops.select("cycle", "pid", "tid", "start_ns", "row"), **at)  # type: ignore[arg-type]
-    sources = ends.filter(pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
-    targets = ends.filter(~pl.col("is_start")).unique(["cycle", "id"], keep="last", maintain_order=True)
-    pairs = sources.join(targets, on=["cycle", "id"], suffix="_target", maintain_order="left")
-    return pairs.select("row", "row_target")
-
-
-def _flows(kind: str, source: pl.Series, target: pl.Series) -> pl.DataFrame:
-    kinds = pl.Series([kind], dtype=FLOWS_SCHEMA["kind"]).new_from_index(0, len(source))
-    ends = {"source": source.cast(FLOWS_SCHEMA["source"]), "target": target.cast(FLOWS_SCHEMA["target"])}
-    return pl.DataFrame({"kind": kinds} | ends)
+    return pl.DataFrame([kinds, *ends])
 
 
 def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
     """Return how many arrows of each category begin, end, and have both ends, by their ids within a cycle."""
-    ends = pl.concat([some.select("cat", "cycle", "id", "is_start") for some in arrows])
-    if ends.height == 0:
+    cats, cycles, ids, starts = (
+        pl.concat([some[name] for some in arrows]) for name in ("cat", "cycle", "id", "is_start")
+    )
+    if len(cats) == 0:
         return no_rows("arrows")
-    by_id = ends.group_by("cat", "cycle", "id").agg(
-        pl.col("is_start").sum().alias("starts"), (~pl.col("is_start")).sum().alias("ends")
+    codes, is_start = codes_of(cats), starts.to_numpy()
+    number = row_numbers(codes, cycles.to_numpy(), filled(ids, 0), ids.is_null().to_numpy())
+    count = int(number.max()) + 1
+    begun, ended = (np.bincount(number[which], minlength=count) for which in (is_start, ~is_start))
+    first = rows_by_number(number, np.arange(len(cats)), count)
+    used = np.flatnonzero(first >= 0)
+    begun, ended = begun[used], ended[used]
+    _, example, category = np.unique(codes[first[used]], return_index=True, return_inverse=True)
+    sums = (
+        np.bincount(category, weights=each).astype(np.int64)
+        for each in (begun, ended, np.ones(len(used)), (begun > 0) & (ended > 0))
     )
-    has_both = (pl.col("starts") > 0) & (pl.col("ends") > 0)
-    counted = by_id.group_by(pl.col("cat").cast(pl.String).alias("category")).agg(
-        pl.col("starts", "ends").sum(), pl.len().alias("ids"), has_both.sum().alias("paired")
-    )
-    return counted.select(ARROWS_SCHEMA.keys()).cast(ARROWS_SCHEMA).sort("category")  # type: ignore[arg-type]
+    named = cats[first[used][example]].cast(pl.String)
+    columns = dict(zip(ARROWS_SCHEMA, (named, *sums), strict=True))
+    return pl.DataFrame(columns, schema=ARROWS_SCHEMA).sort("category")
 
 
 def find_steps(events: pl.DataFrame, names: pl.Series, findings: Findings) -> pl.DataFrame:
     """Return the spans with the ``names`` of steps in order of time; all of them marked as complete."""
     if len(names) == 0:
         return no_rows("steps")
-    found = events.filter((pl.col("category") == "user_annotation") & pl.col("name").is_in(names.implode()))
-    steps = found.select(
-        pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32).alias("number"),
-        "cycle",
-        "start_ns",
-        (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns"),
-        pl.lit(value=True).alias("complete"),
-    )
-    first = steps.sort("start_ns").unique(["cycle", "number"], keep="first", maintain_order=True)
-    findings.add("chrome.repeated_step", steps.height - first.height)
-    return first.cast(STEPS_SCHEMA)  # type: ignore[arg-type]
+    ranges = np.flatnonzero(are_in(events["category"], ("user_annotation",)))
+    rows = ranges[np.isin(codes_of(events["name"])[ranges], codes_of(names))]
+    start_ns = events["start_ns"].to_numpy()
+    rows = rows[np.argsort(start_ns[rows], kind="stable")]
+    number = np.array([int(name.rpartition("#")[2]) for name in events["name"][rows].to_list()], np.int64)
+    first = np.sort(np.unique(row_keys(events["cycle"].to_numpy()[rows], number), return_index=True)[1])
+    findings.add("chrome.repeated_step", len(rows) - len(first))
+    rows = rows[first]
+    columns = {
+        "number": number[first],
+        "cycle": events["cycle"].to_numpy()[rows],
+        "start_ns": start_ns[rows],
+        "end_ns": start_ns[rows] + events["dur_ns"].to_numpy()[rows],
+        "complete": np.ones(len(rows), np.bool_),
+    }
+    return pl.DataFrame(columns, schema=STEPS_SCHEMA)
 
 
 def with_steps(events: pl.DataFrame, steps: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:
     """Return the events with the step they started in; device events belong to the step that launched them."""
     if steps.height == 0:
-        return events.with_columns(pl.lit(None, pl.Int32).alias("step"))
+        return events.hstack([pl.Series("step", [None], dtype=pl.Int32).new_from_index(0, events.height)])
     step = _step_at(events["start_ns"].to_numpy(), steps)
     source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
     step[target] = step[source]
-    series = pl.Series("step", step, dtype=pl.Int32)
-    return events.with_columns(pl.when(series >= 0).then(series).alias("step"))
+    series = pl.Series("step", step.astype(np.int32))
+    return events.hstack([series.set(series < 0, None)])
 
 
 def _step_at(time_ns: np.ndarray, steps: pl.DataFrame) -> np.ndarray:

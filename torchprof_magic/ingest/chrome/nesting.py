@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from torchprof_magic.model.distinct import distinct
+from torchprof_magic.model.distinct import codes_of, distinct
 from torchprof_magic.model.intervals import nest, nesting_order
+from torchprof_magic.model.rows import are_in
 from torchprof_magic.model.trace import STEP_PATTERN
 
 # In files with times in whole µs, an op and what it calls often have the same interval; this order tells the caller.
@@ -50,6 +51,7 @@ def with_step_annotations(events: pl.DataFrame, steps: pl.Series) -> pl.DataFram
     """Return the events with steps as annotations; old files and those of Ascend call them operators."""
     if len(steps) == 0:
         return events
-    is_step = pl.col("name").is_in(steps.implode()) & (pl.col("category") == "cpu_op")
-    annotation = pl.lit("user_annotation").cast(events.schema["category"])
-    return events.with_columns(pl.when(is_step).then(annotation).otherwise(pl.col("category")).alias("category"))
+    is_step = np.isin(codes_of(events["name"]), codes_of(steps)) & are_in(events["category"], ("cpu_op",))
+    if not is_step.any():
+        return events
+    return events.with_columns(events["category"].set(pl.Series(is_step), "user_annotation"))

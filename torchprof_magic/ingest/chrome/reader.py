@@ -19,7 +19,7 @@ from torchprof_magic.ingest.chrome.moved_steps import with_steps_moved_back
 from torchprof_magic.ingest.chrome.nesting import names_of_steps, nested_events, with_step_annotations
 from torchprof_magic.ingest.chrome.overloads import with_overloads
 from torchprof_magic.ingest.chrome.own_frames import without_own_frames
-from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW, ColumnBuilder, Columns
+from torchprof_magic.ingest.chrome.spans import ColumnBuilder, Columns
 from torchprof_magic.ingest.chrome.stacks import find_stacks
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.batches import EventText
@@ -95,30 +95,29 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     spans, places = _joined_spans(parts, cycles)
     memory, counters = _joined("memory", parts, cycles), _joined("counters", parts, cycles)
     start_ns = _earliest(spans, memory, counters)
-    counters = in_order(counters.with_columns(pl.col("time_ns") - start_ns))
-    memory = memory.with_columns(pl.col("time_ns") - start_ns)
+    counters, memory = (_later(frame, "time_ns", -start_ns) for frame in (counters, memory))
     unknown, in_file = device_work.unknown_work(spans, places), places
     places, lanes = assign_lanes(spans, places, pl.concat([part.columns.thread_names for part in parts]))
-    arrows = _joined("arrows", parts, cycles).with_columns(pl.col("time_ns") - start_ns)
+    arrows = _later(_joined("arrows", parts, cycles), "time_ns", -start_ns)
     other_arrows = _joined("other_arrows", parts, cycles)
     counted = links.count_arrows(arrows, other_arrows)
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
-    spans = without_own_frames(spans.with_columns(pl.col("start_ns") - start_ns), places)
+    spans = without_own_frames(_later(spans, "start_ns", -start_ns), places)
     step_names = names_of_steps(spans["name"])
     spans = with_steps_moved_back(spans, places, step_names, findings)
     events = with_step_annotations(nested_events(spans, places), step_names)
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     links.find_lost_launches(events, other_arrows, findings)
     launch = links.launch_flows(events, lanes, findings)
-    backward = links.backward_flows(events, lanes, arrows.filter(pl.col("cat") == BACKWARD_ARROW))
+    backward = links.backward_flows(events, lanes, arrows)
     annotations = links.annotation_flows(events)
     steps = links.find_steps(events, step_names, findings)
     stack, stacks = find_stacks(events, launch)
-    events = links.with_steps(events, steps, launch).with_columns(stack)
+    events = links.with_steps(events, steps, launch).hstack([stack])
     findings.add("chrome.partial_overlap", count_overlaps(events, steps))
     return Trace(
-        events=events.select(EVENTS_SCHEMA.keys()),
+        events=events[list(EVENTS_SCHEMA)],
         lanes=lanes,
         flows=pl.concat([launch, backward, annotations]),
         memory=links.attribute_memory(memory, events, lanes),
@@ -128,7 +127,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
         sites=no_rows("sites"),
         scopes=no_rows("scopes"),
         tags=no_rows("tags"),
-        counters=counters,
+        counters=in_order(counters),
         meta=_described(meta, heads, facts, start_ns, events, places, has_memory=memory.height > 0),
         problems=(*findings.problems(), *unknown),
     )
@@ -138,13 +137,11 @@ def _joined_spans(parts: list[_Part], cycles: list[int]) -> tuple[pl.DataFrame, 
     """Return the spans of all files on one clock, and their places."""
     spans, places, known = [], [], 0
     for (columns, head, _), cycle in zip(parts, cycles, strict=True):
-        base = pl.lit(head.base_time_ns, pl.Int64)
         ended_ns = None if head.stacks_end_ns is None else head.stacks_end_ns - head.base_time_ns
-        spans.append(
-            with_frames_ended(columns.spans, columns.places, ended_ns).with_columns(
-                pl.col("start_ns") + base, pl.col("place") + known, pl.lit(cycle, pl.Int32).alias("cycle")
-            )
-        )
+        frame = with_frames_ended(columns.spans, columns.places, ended_ns)
+        if known:
+            frame = frame.with_columns(pl.col("place") + known)
+        spans.append(_of_cycle(_later(frame, "start_ns", head.base_time_ns), cycle))
         places.append(columns.places)
         known += columns.places.height
     return pl.concat(spans), pl.concat(places)
@@ -154,9 +151,20 @@ def _joined(name: str, parts: list[_Part], cycles: list[int]) -> pl.DataFrame:
     frames = []
     for part, cycle in zip(parts, cycles, strict=True):
         frame: pl.DataFrame = getattr(part.columns, name)
-        times = [pl.col("time_ns") + part.head.base_time_ns] if "time_ns" in frame.columns else []
-        frames.append(frame.with_columns(pl.lit(cycle, pl.Int32).alias("cycle"), *times))
+        if "time_ns" in frame.columns:
+            frame = _later(frame, "time_ns", part.head.base_time_ns)
+        frames.append(_of_cycle(frame, cycle))
     return pl.concat(frames)
+
+
+def _later(frame: pl.DataFrame, column: str, by_ns: int) -> pl.DataFrame:
+    """Return the rows with their times moved."""
+    return frame.with_columns(frame[column] + by_ns) if by_ns and frame.height else frame
+
+
+def _of_cycle(frame: pl.DataFrame, cycle: int) -> pl.DataFrame:
+    """Return the rows with the number of the cycle that they are of."""
+    return frame.hstack([pl.Series("cycle", [cycle], dtype=pl.Int32).new_from_index(0, frame.height)])
 
 
 def _earliest(spans: pl.DataFrame, memory: pl.DataFrame, counters: pl.DataFrame) -> int:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torchprof_magic.ingest.json.blocks import Block
 
 _LIST_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|null\b)')
+_BLANKS = re.compile(rb"\s*")
 _BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 _TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 # At most this much is read before and after the events, where real files have a few lines.
@@ -129,9 +130,8 @@ class EventText:
 
     def _enter_list(self) -> bool:
         """Skip to the first event and keep the text before it; True if the file is a bare list."""
-        while not self._buffer.strip() and self._fill():
+        while (start := _BLANKS.match(self._buffer).end()) == len(self._buffer) and self._fill():  # type: ignore[union-attr]
             pass
-        start = len(self._buffer) - len(self._buffer.lstrip())
         if start == len(self._buffer):
             raise self._no_text()
         if self._buffer.startswith(b"[", start):
@@ -144,7 +144,7 @@ class EventText:
         before = self._buffer[: found.start()]
         self._read_head(before + b'"traceEvents":[]}')
         if found[1] == b"[":
-            self._drop(found.end())
+            self._drop(_BLANKS.match(self._buffer, found.end()).end())  # type: ignore[union-attr]
         else:  # null instead of a list
             self._drop(found.end())
             self._buffer = b"]" + self._buffer

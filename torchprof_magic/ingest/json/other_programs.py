@@ -140,8 +140,9 @@ _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 def _is_protobuf(head: bytes) -> bool:
     """Return whether a line feed is the beginning of a protobuf: bytes that no text has follow it."""
-    is_text = not _CONTROLS.search(head) and b"\xff" not in head
-    return head.startswith(_PROTOBUF) and head.lstrip()[:1] not in (b"{", b"[", b"") and not is_text
+    if not head.startswith(_PROTOBUF) or head.lstrip()[:1] in (b"{", b"[", b""):
+        return False
+    return _CONTROLS.search(head) is not None or b"\xff" in head
 
 
 def known_object(text: bytes) -> Kind | None:

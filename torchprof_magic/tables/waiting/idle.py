@@ -26,13 +26,12 @@ from torchprof_magic.facts.host.host_states import (
 from torchprof_magic.facts.shared import name_numbers, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at
-from torchprof_magic.model.rows import filled, values_at
+from torchprof_magic.model.rows import filled, row_keys, values_at
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import MAX_SUM, DType
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
-    from torchprof_magic.model.trace import Trace
+    from torchprof_magic.model.trace import DType, Trace
 
 
 COLUMNS = (
@@ -178,32 +177,27 @@ def _idle_frame(
     """Return the rows that begin with the pieces ``first``."""
     pieces, places = idle_pieces(trace), labels.places
     file_of, line_of = Places(places.files, places.file[first], places.line[first]).columns()
-    frame = pl.DataFrame(
+    return pl.DataFrame(
         {
             "device": pieces.device[first],
             "step": values_at(labels.step, first),
             "cause": _labels(cause_names(), labels.codes[first]),
             "detail": _labels(list(DETAILS), pieces.detail[first]),
             "host": _labels(list(STATES), pieces.host[first]),
-            "name": values_at(trace.events["name"], labels.row[first]),
+            "name": values_at(trace.events["name"], labels.row[first]).cast(pl.String),
             "file": file_of,
             "line": line_of,
             "start_ns": start_ns,
             "idle_ns": idle_ns,
             "gap": pieces.gap[first],
-        }
+        },
+        schema=SCHEMA,
     )
-    return frame.select(SCHEMA.keys()).cast(SCHEMA)  # type: ignore[arg-type]
 
 
 def _summed(same: tuple[IntArray, ...], values: IntArray) -> tuple[IntArray, IntArray]:
     """Add up the values of rows that are equal in all columns; return the first row of each, in order, and its sum."""
-    key = np.zeros(len(values), np.int64)
-    for column in same:
-        width = int(column.max()) - int(column.min()) + 1
-        if (int(key.max()) + 1) * width > MAX_SUM:
-            key = np.unique(key, return_inverse=True)[1]
-        key = key * width + (column - column.min())
+    key = row_keys(*same)
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=NO_PARENT))
     first, sums = order[starts], np.add.reduceat(values[order], starts)

@@ -184,7 +184,6 @@ def _in_windows(trace: Trace) -> pl.DataFrame:
     calls, windows = blocking_calls(trace), windows_of(trace)
     if calls.height == 0:
         return calls
-    calls = calls.filter(calls["rule"] != "profiler")
     start = calls["start_ns"].to_numpy()
     end = start + calls["dur_ns"].to_numpy()
     at = np.searchsorted(windows.start_ns, end, side="left") - 1
@@ -192,8 +191,9 @@ def _in_windows(trace: Trace) -> pl.DataFrame:
     low = np.append(windows.start_ns, 0)[at]
     high = np.append(windows.end_ns, 0)[at]
     start, end = np.maximum(start, low), np.minimum(end, high)
+    is_chosen = (calls["rule"] != "profiler").to_numpy() & is_known & (end > start)
     calls = calls.with_columns(pl.Series("start_ns", start), pl.Series("dur_ns", end - start))
-    return calls.filter(pl.Series(is_known & (end > start)))
+    return calls.filter(pl.Series(is_chosen))
 
 
 def _causes(trace: Trace, rows: IntArray) -> list[pl.Series]:
