@@ -119,9 +119,9 @@ def whole_steps(trace: Trace) -> pl.DataFrame:
     steps = trace.steps
     if trace.meta.chosen_steps:
         steps = steps[list(trace.meta.chosen_steps)]
-    elif steps["complete"].any():
+    elif steps["complete"].any() and not steps["complete"].all():
         steps = steps.filter("complete")
-    return steps.sort("start_ns")
+    return steps[np.argsort(steps["start_ns"].to_numpy(), kind="stable")]
 
 
 def step_ns_of(trace: Trace) -> float:

@@ -29,13 +29,14 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 def once_per_trace(build: Callable[[Trace], Result]) -> Callable[[Trace], Result]:
     """Cache the result of ``build`` for as long as the trace lives. Callers share it and must not change it."""
-    kept: WeakKeyDictionary[Trace, Result] = WeakKeyDictionary()
+    kept: WeakKeyDictionary[Trace, tuple[Result]] = WeakKeyDictionary()
 
     @wraps(build)
     def once(trace: Trace) -> Result:
-        if trace not in kept:
-            kept[trace] = build(trace)
-        return kept[trace]
+        found = kept.get(trace)
+        if found is None:
+            found = kept[trace] = (build(trace),)
+        return found[0]
 
     return once
 
@@ -79,8 +80,9 @@ class _EventNames(NamedTuple):
 def _event_names(trace: Trace) -> _EventNames:
     names = trace.events["name"]
     once = distinct(names)
-    once = once[np.argsort(codes_of(once))]
-    codes, texts = codes_of(once), once.cast(pl.String)
+    codes = codes_of(once)
+    order = np.argsort(codes)
+    codes, texts = codes[order], once[order].cast(pl.String)
     place = np.zeros(int(codes.max(initial=0)) + 1, np.int32)
     place[codes] = np.arange(len(codes))
     of_events, known = place[codes_of(names)], known_names(texts)

@@ -264,7 +264,10 @@ def nearest_marked(parent: npt.NDArray[np.integer], depth: IntArray, is_marked: 
     """
     count = len(parent)
     found = np.full(count + 1, NO_PARENT, np.int32)
-    found[:count][is_marked] = np.flatnonzero(is_marked)
+    marked = np.flatnonzero(is_marked)
+    if len(marked) == 0:
+        return found
+    found[marked] = marked
     unmarked = np.flatnonzero(~is_marked & (parent >= 0))
     for level in levels(depth[unmarked]):
         rows = unmarked[level]

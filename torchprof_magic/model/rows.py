@@ -42,10 +42,19 @@ def filled(values: pl.Series, missing: int) -> IntArray:
     nulls = values.null_count()
     if nulls == len(values):
         return np.full(len(values), missing, np.int64)
-    return (values.fill_null(missing) if nulls else values).to_numpy().astype(np.int64)
+    numbers = values.cast(pl.Int64)
+    return (numbers.set(numbers.is_null(), missing) if nulls else numbers).to_numpy().astype(np.int64)
 
 
-def row_keys(*columns: npt.NDArray[np.integer]) -> IntArray:
+def are_known(values: pl.Series) -> BoolArray:
+    """Return which values of a column are not null."""
+    nulls = values.null_count()
+    if nulls in (0, len(values)):
+        return np.full(len(values), nulls == 0)
+    return values.is_not_null().to_numpy()
+
+
+def row_keys(*columns: npt.NDArray[np.integer] | BoolArray) -> IntArray:
     """Return a number for each row, from 0 on, which exactly the rows share that are equal in all columns."""
     keys = np.zeros(len(columns[0]), np.int64)
     for column in columns if len(keys) else ():
@@ -58,7 +67,7 @@ def row_keys(*columns: npt.NDArray[np.integer]) -> IntArray:
     return keys
 
 
-def row_numbers(*columns: npt.NDArray[np.integer]) -> IntArray:
+def row_numbers(*columns: npt.NDArray[np.integer] | BoolArray) -> IntArray:
     """Return the same as ``row_keys``, but few enough numbers for a table of all of them."""
     keys = row_keys(*columns)
     is_wide = len(keys) > 0 and int(keys.max()) > _MOST_NUMBERS_PER_ROW * len(keys)

@@ -12,7 +12,7 @@ import polars as pl
 
 from torchprof_magic.facts.shared import in_category, is_named, launch_sources
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
-from torchprof_magic.model.rows import values_at
+from torchprof_magic.model.rows import are_known, values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _described_by(trace: Trace, row: IntArray, *, on_host: BoolArray) -> IntArra
     events = trace.events
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy().astype(np.int64)
     is_range = is_named(trace, COLLECTIVE_RANGE)
-    has_text = events["collective"].is_not_null().to_numpy()
+    has_text = are_known(events["collective"])
     host = np.where(on_host, row, launch_sources(trace)[row]).astype(np.int64)
     found = [nearest_marked(parent, depth, marked)[host] for marked in (is_range, has_text)]
     return np.stack(found, axis=1).astype(np.int64)

@@ -19,7 +19,7 @@ from torchprof_magic.facts.shared import (
     once_per_trace,
 )
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, nearest_marked
-from torchprof_magic.model.rows import filled
+from torchprof_magic.model.rows import are_known, filled
 from torchprof_magic.model.vendors import (
     COLLECTIVE_RANGE,
     COPY_CALL,
@@ -116,7 +116,7 @@ def launches_of(trace: Trace) -> Launches:
 @once_per_trace
 def is_numbered(trace: Trace) -> BoolArray:
     """Return which events have a correlation number."""
-    return trace.events["correlation"].is_not_null().to_numpy()
+    return are_known(trace.events["correlation"])
 
 
 def launches_per_step(trace: Trace, which: BoolArray) -> IntArray:

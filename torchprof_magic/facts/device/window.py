@@ -59,8 +59,9 @@ def windows_of(trace: Trace) -> Windows:
     It lasts from the start of the first to the end of the last complete step. Without steps it lasts from the first op,
     annotation or runtime call to the end of the last op or of the last work on a device, whichever is later.
     """
-    complete = trace.steps.filter(trace.steps["complete"])
-    steps = complete if complete.height else trace.steps
+    steps, is_complete = trace.steps, trace.steps["complete"]
+    if is_complete.any() and not is_complete.all():
+        steps = steps.filter(is_complete)
     if steps.height:
         cycles, of = np.unique(steps["cycle"].to_numpy(), return_inverse=True)
         first_ns, last_ns = np.full(len(cycles), _LAST_NS), np.full(len(cycles), -_LAST_NS)

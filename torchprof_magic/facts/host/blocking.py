@@ -11,7 +11,7 @@ from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest
 from torchprof_magic.facts.shared import device_rows, in_category, is_named, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, levels
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.vendors import (
     COPY_CALL,
@@ -78,8 +78,9 @@ def blocking_calls(trace: Trace) -> pl.DataFrame:
         return pl.DataFrame(schema=SCHEMA)
     found = _blocking(trace, nest)
     chosen = np.flatnonzero(found >= 0)
+    chosen = chosen[np.lexsort((nest.row[chosen], nest.start_ns[chosen]))]
     start, end = nest.start_ns[chosen], nest.end_ns[chosen]
-    frame = pl.DataFrame(
+    return pl.DataFrame(
         {
             "row": nest.row[chosen],
             "rule": values_at(pl.Series([*RULES], dtype=RULE), found[chosen]),
@@ -89,7 +90,6 @@ def blocking_calls(trace: Trace) -> pl.DataFrame:
         },
         schema=SCHEMA,
     )
-    return frame.sort("start_ns", "row")
 
 
 def _blocking(trace: Trace, nest: HostNest) -> IntArray:
@@ -174,9 +174,12 @@ def _with_full_queue(trace: Trace, nest: HostNest, is_long: BoolArray) -> BoolAr
 
 def _outermost(nest: HostNest, rule: IntArray) -> IntArray:
     """Return the rules without those of calls inside another blocking call."""
-    is_blocking = rule >= 0
-    inside = np.zeros(len(rule) + 1, np.bool_)
-    for rows in levels(depth_of(nest.parent)):
-        above = nest.parent[rows]
-        inside[rows] = (above >= 0) & (inside[above] | np.append(is_blocking, False)[above])
-    return np.where(inside[:-1], NO_PARENT, rule)
+    is_blocking, parent = np.append(rule >= 0, False), np.append(nest.parent, NO_PARENT)
+    rows = np.flatnonzero(is_blocking)
+    inside, above = np.zeros(len(rows), np.bool_), parent[rows]
+    while (above >= 0).any():
+        inside |= is_blocking[above]
+        above = parent[above]
+    found = rule.copy()
+    found[rows[inside]] = NO_PARENT
+    return found

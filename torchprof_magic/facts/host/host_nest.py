@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from torchprof_magic.facts.shared import in_category, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, depth_of, nearest_marked
+from torchprof_magic.model.intervals import NO_PARENT, depth_of, levels, nearest_marked
 from torchprof_magic.model.trace import CATEGORIES
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ def host_nest(trace: Trace) -> HostNest:
         return found
     kind = events["category"].to_physical().to_numpy()[row]
     return _with_lanes_nested_again(found, torn, kind)
+
+
+@once_per_trace
+def nest_levels(trace: Trace) -> list[IntArray]:
+    """Return the indexes in the nest by the number of events around them, from the outermost."""
+    return levels(depth_of(host_nest(trace).parent))
 
 
 def _with_lanes_nested_again(nest: HostNest, lanes: IntArray, kind: IntArray) -> HostNest:

@@ -16,12 +16,13 @@ from torchprof_magic.facts.host.host_nest import (
     indexes_of,
     inherited,
     lanes_of,
+    nest_levels,
     segments_of,
 )
 from torchprof_magic.facts.host.one_time import one_time_events
 from torchprof_magic.facts.host.transitions import own_work
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, all_moments, depth_of, levels, nest
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, all_moments, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Timeline(NamedTuple):
 def host_states(trace: Trace) -> HostStates:
     """Return the state that each event of ``host_nest`` puts its thread into, with the events around it counted."""
     host = host_nest(trace)
-    state, cause = inherited(host, _own_states(trace)[host.row], levels(depth_of(host.parent)))
+    state, cause = inherited(host, _own_states(trace)[host.row], nest_levels(trace))
     return HostStates(state, cause)
 
 
@@ -112,7 +113,7 @@ def called_ops(trace: Trace) -> IntArray:
     is_op = in_category(trace, "cpu_op")
     is_op &= ~is_named(trace, WRAPPER_NAME)
     found = np.where(is_op[host.row], np.arange(len(host.row)), NO_PARENT)
-    for rows in levels(depth_of(host.parent))[1:]:
+    for rows in nest_levels(trace)[1:]:
         above = found[host.parent[rows]]
         found[rows] = np.where(above >= 0, above, found[rows])
     return found
@@ -124,7 +125,7 @@ def compile_ranges(trace: Trace) -> IntArray:
     host = host_nest(trace)
     is_range = in_category(trace, "user_annotation")[host.row]
     found = np.where((host_states(trace).state == COMPILE) & is_range, np.arange(len(host.row)), NO_PARENT)
-    for rows in levels(depth_of(host.parent))[1:] if (found >= 0).any() else ():
+    for rows in nest_levels(trace)[1:] if (found >= 0).any() else ():
         above = found[host.parent[rows]]
         found[rows] = np.where(above >= 0, above, found[rows])
     return found

@@ -209,10 +209,10 @@ def _first_launches(trace: Trace, is_call: BoolArray) -> BoolArray:
 def _without_waits(trace: Trace) -> IntArray:
     """Return how long each event lasts without the blocking calls in it."""
     events, waits = trace.events, blocking_calls(trace)
-    waits = waits.filter(pl.Series(~are_in(waits["rule"], ("init", "slow launch"))))
+    is_wait = ~are_in(waits["rule"], ("init", "slow launch"))
     dur = events["dur_ns"].to_numpy().astype(np.int64)
     parent = events["parent"].to_numpy().astype(np.int64)
-    above, ns = parent[waits["row"].to_numpy()], waits["dur_ns"].to_numpy()
+    above, ns = parent[waits["row"].to_numpy()[is_wait]], waits["dur_ns"].to_numpy()[is_wait]
     while (above >= 0).any():
         dur = dur - sum_by(above, ns, len(dur))
         above = np.where(above >= 0, parent[above], -1)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.shared import ask_event_names, once_per_trace
+from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.trace import MEMORY_CATEGORIES
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _paired(trace: Trace, groups: Groups) -> Blocks:
     """Pair each allocation with the next release at its address, whatever the sizes say."""
     memory = trace.memory
     delta = memory["delta_bytes"].to_numpy()
-    rows = np.flatnonzero((delta != 0) & memory["address"].is_not_null().to_numpy())
+    rows = np.flatnonzero((delta != 0) & are_known(memory["address"]))
     address = memory["address"].fill_null(0).to_numpy()
     rows = rows[np.lexsort((address[rows], groups.of_row[rows]))]
     key, group = address[rows], groups.of_row[rows]
@@ -190,7 +191,7 @@ def _tagged(trace: Trace, blocks: Blocks) -> Blocks:
     found = _find(trace, blocks)
     whole = _with_older(trace, blocks, found)
     category = trace.tags["category"].to_physical().to_numpy().astype(np.int64)
-    has_name = trace.tags["name"].is_not_null().to_numpy()
+    has_name = are_known(trace.tags["name"])
     known = np.flatnonzero(found.block >= 0)
     row, older = found.row[known], len(whole.tag) - len(blocks.tag)
     # The first of the strongest category counts, in the order of MEMORY_CATEGORIES. Of mere names it is the last: what
@@ -235,7 +236,7 @@ def _find(trace: Trace, blocks: Blocks) -> _Found:
     asked = tags["place"].fill_null(places.height).to_numpy().astype(np.int64)
     at = np.searchsorted(keys, asked * width + after + 1, side="right") - 1
     begin = np.searchsorted(keys, asked * width)  # the first block at the address
-    has_place = tags["place"].is_not_null().to_numpy()
+    has_place = are_known(tags["place"])
     is_there = has_place & (at >= begin)
     candidate = np.append(order, NONE)[np.where(is_there, at, NONE)]
     is_alive = (candidate >= 0) & (np.append(blocks.ended, 0)[candidate] > after)

@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.places import is_users_file
 from torchprof_magic.model.intervals import BoolArray, IntArray, depth_of, nearest_marked
+from torchprof_magic.model.rows import are_known
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -54,7 +55,7 @@ def _telling_frame(trace: Trace) -> IntArray:
     found = np.full(len(parent) + 1, -1, np.int64)
     marks = (
         is_users_file(file),
-        file.is_not_null().to_numpy(),
+        are_known(file),
         name.str.contains(_NODE).to_numpy(),
         is_op & ~_is_inside(is_op, parent, depth),
     )

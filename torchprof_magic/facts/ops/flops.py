@@ -15,6 +15,7 @@ import polars as pl
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import ask_event_names, in_category, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
+from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, MAX_SUM
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def flops_of_events(trace: Trace) -> pl.Series:
     has_formula = ask_event_names(trace, pl.col("name").is_in(list(FORMULAS))).astype(np.bool_)
     rows = np.flatnonzero(has_formula & ((events["category"] == "cpu_op") & events["shapes"].is_not_null()).to_numpy())
     found = _flops_of_calls(events.select(_CALL)[rows])
-    is_known = found.is_not_null().to_numpy()
+    is_known = are_known(found)
     rows, found = rows[is_known], found.drop_nulls()
     is_outermost = _is_outermost(trace, rows)
     flops = pl.Series("flops", [None], dtype=pl.Int64).new_from_index(0, events.height)
@@ -221,7 +222,7 @@ def modelled_ratio(trace: Trace) -> float | None:
     if not has_flops(trace):
         return None
     ops = op_rows(trace)
-    is_known = flops_of_events(trace).is_not_null().to_numpy()[ops.row]
+    is_known = are_known(flops_of_events(trace))[ops.row]
     if trace.has_device:
         whole = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["dur_ns"].sum()
         known = ops.total_device_ns[is_known].sum()

@@ -15,6 +15,7 @@ from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_e
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
+from torchprof_magic.model.rows import are_known
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -114,7 +115,7 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     _, wait_ns = part.cut(calls["start_ns"].to_numpy(), calls["dur_ns"].to_numpy())
     nodes = backward_nodes(trace)
     flops = flops_of_events(trace)
-    counted = np.flatnonzero(flops.is_not_null().to_numpy() & part.holds(start))
+    counted = np.flatnonzero(are_known(flops) & part.holds(start))
     of_counted, is_of_backward = flops.fill_null(0).to_numpy()[counted], forward[counted] >= 0
     return Shares(
         runs=_runs(runs, part),

@@ -12,6 +12,7 @@ from torchprof_magic.facts.ops.torch_stacks import RANGE_OF_NODE
 from torchprof_magic.facts.shared import launch_sources, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
 from torchprof_magic.model.meta import shortened
+from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.trace import MAX_NAME_CHARS, SITES_SCHEMA
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _models(trace: Trace, text: pl.Series, rows: IntArray) -> pl.Series:
     """Return the class of the model that each op belongs to; where it is not named, that of the op around it."""
     named = text.str.extract(rf"^{_MODEL}\(([^()]+)\)")
     parent, depth = trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy()
-    around = pl.Series(nearest_marked(parent, depth, named.is_not_null().to_numpy())[rows])
+    around = pl.Series(nearest_marked(parent, depth, are_known(named))[rows])
     return named.gather(around.set(around < 0, None)).fill_null("")
 
 

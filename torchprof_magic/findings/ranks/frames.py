@@ -24,12 +24,12 @@ from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.findings.verdict.accounts import named_pieces
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge
-from torchprof_magic.model.rows import filled, values_at
+from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.steps import whole_rows
-from torchprof_magic.tables.waiting.idle import idle_runs
+from torchprof_magic.tables.waiting.idle import idle_sums
 from torchprof_magic.tables.waiting.waits import waiting_ns
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ DOINGS_SCHEMA: dict[str, DType] = {
     "source": pl.String,
     "ns": pl.Int64,
 }
+_DOING = [name for name in DOINGS_SCHEMA if name != "ns"]
 SPANS_SCHEMA: dict[str, DType] = {"kind": pl.String, "name": pl.String, "start_ns": pl.Int64, "dur_ns": pl.Int64}
 PROBLEMS_SCHEMA: dict[str, DType] = {
     "code": pl.String,
@@ -158,8 +159,11 @@ def _device_name(trace: Trace) -> str:
 @once_per_trace
 def _busiest(trace: Trace) -> int:
     """Return the number of the device that works most; a rank usually has one."""
+    numbers = np.unique(device_numbers(trace)[device_rows(trace)])
+    if len(numbers) <= 1:
+        return int(numbers.max(initial=0))
     devices = devices_table(trace).frame
-    return int(devices["device"].to_numpy()[devices["busy_ns"].to_numpy().argmax()]) if devices.height else 0
+    return int(devices["device"].to_numpy()[devices["busy_ns"].to_numpy().argmax()])
 
 
 class _Work(NamedTuple):
@@ -224,11 +228,9 @@ def _memory_peak(trace: Trace) -> int | None:
 def _doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     """Return what the rank did while no collective ran: device work by name, idle or host time by cause and line."""
     parts = [_device_doings(trace, collectives), _idle_doings(trace)] if trace.has_device else [_host_doings(trace)]
-    frame = pl.concat(parts)
-    key = [name for name in DOINGS_SCHEMA if name != "ns"]
-    sums = frame.group_by(key).agg(pl.col("ns").sum())
-    sums = sums.filter(sums["ns"] > 0).sort("ns", *key, descending=[True, *(False for _ in key)], nulls_last=True)
-    return sums.head(MOST_DOINGS)
+    sums = pl.concat(parts)
+    order = [True, *(False for _ in _DOING)]
+    return sums.filter(sums["ns"] > 0).sort("ns", *_DOING, descending=order, nulls_last=True).head(MOST_DOINGS)
 
 
 def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
@@ -239,20 +241,21 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     free = windows.without(*merge(start, start + dur))
     ns = covered_ns(*free, work.start_ns, work.end_ns) if len(work.row) else np.empty(0, np.int64)
     _, first, of_name = np.unique(name_numbers(trace)[work.row], return_index=True, return_inverse=True)
-    names = values_at(trace.events["name"], work.row[first]).to_list()
+    numbers: dict[str, int] = {}
+    titles = [kernel_title(name) for name in values_at(trace.events["name"], work.row[first]).to_list()]
+    of_title = np.array([numbers.setdefault(title, len(numbers)) for title in titles], np.int64)
     columns: dict[str, Sequence[object] | IntArray] = {
-        "cause": ["compute"] * len(names),
-        "name": [kernel_title(name) for name in names],
-        "ns": sum_by(of_name, ns, len(names)),
+        "cause": ["compute"] * len(numbers),
+        "name": list(numbers),
+        "ns": sum_by(of_title[of_name], ns, len(numbers)),
     }
-    return pl.DataFrame([_column(name, columns.get(name, [None] * len(names))) for name in DOINGS_SCHEMA])
+    return pl.DataFrame([_column(name, columns.get(name, [None] * len(numbers))) for name in DOINGS_SCHEMA])
 
 
 def _idle_doings(trace: Trace) -> pl.DataFrame:
     """Return the idle time of the rank's device by what the host did then."""
-    rows = idle_runs(trace)
-    rows = rows.filter(pl.Series(filled(rows["device"], 0) == _busiest(trace)))
-    return rows.select("cause", "name", "file", "line", _source(trace, rows), pl.col("idle_ns").alias("ns"))
+    rows = idle_sums(trace, _busiest(trace))
+    return rows.insert_column(rows.width - 1, _source(trace, rows))
 
 
 def _column(name: str, values: Sequence[object] | IntArray) -> pl.Series:
@@ -264,7 +267,7 @@ def _host_doings(trace: Trace) -> pl.DataFrame:
     pieces, steps = named_pieces(trace), whole_steps(trace)
     is_whole = trace.steps["number"].is_in(steps["number"].to_list())
     rows = pieces.filter((pieces["phase"] != "communication") & is_whole.gather(pieces["step"]))
-    return rows.select(
+    found = rows.select(
         pl.col("phase").alias("cause"),
         pl.col("name").cast(pl.String),
         pl.col("file").cast(pl.String),
@@ -272,6 +275,7 @@ def _host_doings(trace: Trace) -> pl.DataFrame:
         _source(trace, rows),
         pl.col("dur_ns").alias("ns"),
     )
+    return found.group_by(_DOING).agg(pl.col("ns").sum())
 
 
 def _source(trace: Trace, rows: pl.DataFrame) -> pl.Series:

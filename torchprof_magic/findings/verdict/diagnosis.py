@@ -20,7 +20,7 @@ from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import device_rows, is_named, launch_links, name_numbers, once_per_trace
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
-from torchprof_magic.model.rows import filled, row_keys, row_numbers
+from torchprof_magic.model.rows import are_known, filled, row_keys, row_numbers
 from torchprof_magic.model.trace import COLLECTIVE_KEYS
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
@@ -165,8 +165,8 @@ def _shared_sequences(trace: Trace) -> int:
     if not is_node.any():
         return 0
     numbers = (trace.events[name] for name in ("cycle", "fwd_thread", "sequence"))
-    rows = np.flatnonzero(is_node & trace.events["sequence"].is_not_null().to_numpy())
-    of_thread = trace.events["fwd_thread"].is_null().to_numpy()[rows]
+    rows = np.flatnonzero(is_node & are_known(trace.events["sequence"]))
+    of_thread = ~are_known(trace.events["fwd_thread"])[rows]
     node = row_numbers(*(filled(each, 0)[rows] for each in numbers), of_thread)
     first = np.unique(row_keys(node, name_numbers(trace)[rows]), return_index=True)[1]
     return int((np.bincount(node[first]) > 1).sum())

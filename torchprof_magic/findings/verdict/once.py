@@ -19,6 +19,7 @@ from torchprof_magic.facts.host.one_time import IMPORT_NAME, WORKER_FETCH, one_t
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.model.intervals import covered_ns, merge
+from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.vendors import LAUNCH, SETUP_CALL
 
@@ -157,7 +158,7 @@ def work_from_before(trace: Trace) -> Before:
     chosen, calls = counted_steps(trace), launching_calls(trace)
     first_ns = int(calls.work_start_ns.min(initial=np.iinfo(np.int64).max))
     rows = work_without_launch(trace)
-    rows = rows[trace.events["correlation"].is_not_null().to_numpy()[rows]]  # without a number, a launch is not known
+    rows = rows[are_known(trace.events["correlation"])[rows]]  # without a number, a launch is not known
     start, dur = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
     early = start < first_ns
     from_ns, to_ns = merge(start[early], start[early] + dur[early])

@@ -65,10 +65,12 @@ def with_device_work(columns: Columns) -> Columns:
     ``label``, what the file calls the process if that is the name of a device; and ``unknown``, what the file calls
     rows that may be device work that is not understood. Calls in a process of their own move to the host thread.
     """
-    processes = columns.process_names.filter(columns.process_names["name"] != "")
-    places = columns.places.with_columns(pl.lit("").alias("vendor"))
+    processes, places = columns.process_names, columns.places
+    if "" in (names := set(processes["name"].to_list())):
+        processes = processes.filter(processes["name"] != "")
+    places = places.hstack([pl.Series("vendor", [""]).new_from_index(0, places.height)])
     spans, arrows = columns.spans, columns.arrows
-    names, cats = set(processes["name"].to_list()), set(map(str.lower, places["cat"].to_list()))
+    cats = set(map(str.lower, places["cat"].to_list()))
     for vendor in VENDORS:
         if names.isdisjoint((*vendor.work_processes, *vendor.call_processes)) and cats.isdisjoint(
             vendor.work_categories
@@ -165,9 +167,10 @@ def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     A device has the number in its label if nothing else in the file numbers it. Rows with a stream, or in the process
     of an accelerator, are unknown if no vendor is known to name its work so.
     """
-    accelerators = processes.filter(processes["name"].str.contains(ACCELERATOR))
-    number = accelerators["name"].str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
-    rows = list(zip(*(each.to_list() for each in (accelerators["pid"], accelerators["name"], number)), strict=True))
+    is_accelerator = processes["name"].str.contains(ACCELERATOR)
+    pid, name = (processes[column].filter(is_accelerator) for column in ("pid", "name"))
+    number = name.str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
+    rows = list(zip(pid.to_list(), name.to_list(), number.to_list(), strict=True))
     # Of several names of a process the last one with a number is taken, else the last one.
     best = {pid: (name, number) for pid, name, number in sorted(rows, key=lambda row: row[2] is not None)}
     last = {pid: name for pid, name, _ in rows}

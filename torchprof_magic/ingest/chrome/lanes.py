@@ -54,7 +54,11 @@ def assign_lanes(
         pl.Series("first", first_ns, dtype=pl.Int64),
         pl.Series("lane", [numbers.get(key) for key in keys], dtype=pl.Int32),
     ]
-    return places.with_columns(*_frame_of(keys).get_columns(), *found), frame[list(LANES_SCHEMA)]
+    numbered = [
+        pl.Series("device", [key.device for key in keys], dtype=pl.Int32),
+        pl.Series("stream", [key.stream for key in keys], dtype=pl.Int32),
+    ]
+    return places.with_columns(*numbered, *found), frame[list(LANES_SCHEMA)]
 
 
 def _first_ns(spans: pl.DataFrame, count: int) -> list[int | None]:

@@ -11,7 +11,7 @@ from torchprof_magic.ingest.chrome.shared_numbers import nearest_calls
 from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW
 from torchprof_magic.model.distinct import codes_of
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, interval_at
-from torchprof_magic.model.rows import are_in, filled, row_keys, row_numbers, rows_by_number
+from torchprof_magic.model.rows import are_in, are_known, filled, row_keys, row_numbers, rows_by_number
 from torchprof_magic.model.trace import (
     ARROWS_SCHEMA,
     DEVICE_CATEGORIES,
@@ -39,7 +39,7 @@ def launch_flows(events: pl.DataFrame, lanes: pl.DataFrame, findings: Findings) 
     if not is_work.any():
         return no_rows("flows")
     is_call = are_in(events["category"], ("runtime", "cpu_op"))  # ops have correlations in old exports of autograd only
-    is_numbered = events["correlation"].is_not_null().to_numpy()
+    is_numbered = are_known(events["correlation"])
     calls, work = np.flatnonzero(is_call & is_numbered), np.flatnonzero(is_work & is_numbered)
     rows = np.concatenate((calls, work))
     number = row_numbers(events["cycle"].to_numpy()[rows], filled(events["correlation"], 0)[rows])
@@ -71,10 +71,10 @@ def find_lost_launches(events: pl.DataFrame, arrows: pl.DataFrame, findings: Fin
 
     In files whose arrows mostly have other ids than events have correlations, they tell nothing.
     """
-    is_begun = (arrows["cat"] == LAUNCH_ARROW) & arrows["is_start"] & arrows["id"].is_not_null()
+    is_begun = (arrows["cat"] == LAUNCH_ARROW).to_numpy() & arrows["is_start"].to_numpy() & are_known(arrows["id"])
     if not is_begun.any():
         return
-    begun, is_numbered = arrows.filter(is_begun), events["correlation"].is_not_null().to_numpy()
+    begun, is_numbered = arrows[["cycle", "id"]].filter(pl.Series(is_begun)), are_known(events["correlation"])
     cycles, ids = (
         np.concatenate((begun[arrow].to_numpy(), filled(events[event], 0)[is_numbered]))
         for arrow, event in (("cycle", "cycle"), ("id", "correlation"))
@@ -156,8 +156,8 @@ def _pointed(ops: _Ops, lanes: pl.DataFrame, arrows: pl.DataFrame) -> tuple[IntA
     """Return the pairs of ops by the arrows between them in the file."""
     thread = np.flatnonzero(are_in(lanes["kind"], ("thread",)))
     threads = lanes[["pid", "tid"]][thread].hstack([pl.Series("lane", thread)])
-    is_backward = (arrows["cat"] == BACKWARD_ARROW) & arrows["id"].is_not_null()
-    ends = arrows.filter(is_backward).join(threads, on=["pid", "tid"], maintain_order="left")
+    is_backward = (arrows["cat"] == BACKWARD_ARROW).to_numpy() & are_known(arrows["id"])
+    ends = arrows.filter(pl.Series(is_backward)).join(threads, on=["pid", "tid"], maintain_order="left")
     if ends.height == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     cycle, lane, time_ns = (ends[name].to_numpy() for name in ("cycle", "lane", "time_ns"))
@@ -192,7 +192,7 @@ def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
     if len(cats) == 0:
         return no_rows("arrows")
     codes, is_start = codes_of(cats), starts.to_numpy()
-    number = row_numbers(codes, cycles.to_numpy(), filled(ids, 0), ids.is_null().to_numpy())
+    number = row_numbers(codes, cycles.to_numpy(), filled(ids, 0), ~are_known(ids))
     count = int(number.max()) + 1
     begun, ended = (np.bincount(number[which], minlength=count) for which in (is_start, ~is_start))
     first = rows_by_number(number, np.arange(len(cats)), count)
@@ -208,13 +208,10 @@ def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=ARROWS_SCHEMA).sort("category")
 
 
-def find_steps(events: pl.DataFrame, names: pl.Series, findings: Findings) -> pl.DataFrame:
-    """Return the spans with the ``names`` of steps in order of time; all of them marked as complete."""
-    if len(names) == 0:
-        return no_rows("steps")
-    ranges = np.flatnonzero(are_in(events["category"], ("user_annotation",)))
-    rows = ranges[np.isin(codes_of(events["name"])[ranges], codes_of(names))]
+def find_steps(events: pl.DataFrame, rows: IntArray, findings: Findings) -> pl.DataFrame:
+    """Return the spans among some rows with names of steps, in order of time; all of them marked as complete."""
     start_ns = events["start_ns"].to_numpy()
+    rows = rows[are_in(events["category"][rows], ("user_annotation",))]
     rows = rows[np.argsort(start_ns[rows], kind="stable")]
     number = np.array([int(name.rpartition("#")[2]) for name in events["name"][rows].to_list()], np.int64)
     first = np.sort(np.unique(row_keys(events["cycle"].to_numpy()[rows], number), return_index=True)[1])

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.model.distinct import codes_of, distinct
-from torchprof_magic.model.intervals import nest, nesting_order
+from torchprof_magic.model.intervals import IntArray, nest, nesting_order
 from torchprof_magic.model.rows import are_in
 from torchprof_magic.model.trace import STEP_PATTERN
 
@@ -47,11 +47,16 @@ def names_of_steps(names: pl.Series) -> pl.Series:
     return once.filter(once.cast(pl.String).str.contains(STEP_PATTERN))
 
 
-def with_step_annotations(events: pl.DataFrame, steps: pl.Series) -> pl.DataFrame:
-    """Return the events with steps as annotations; old files and those of Ascend call them operators."""
+def rows_of_steps(events: pl.DataFrame, steps: pl.Series) -> IntArray:
+    """Return the rows of events that have the name of a step."""
     if len(steps) == 0:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.isin(codes_of(events["name"]), codes_of(steps)))
+
+
+def with_step_annotations(events: pl.DataFrame, rows: IntArray) -> pl.DataFrame:
+    """Return the events with steps as annotations; old files and those of Ascend call them operators."""
+    rows = rows[are_in(events["category"][rows], ("cpu_op",))]
+    if len(rows) == 0:
         return events
-    is_step = np.isin(codes_of(events["name"]), codes_of(steps)) & are_in(events["category"], ("cpu_op",))
-    if not is_step.any():
-        return events
-    return events.with_columns(events["category"].set(pl.Series(is_step), "user_annotation"))
+    return events.with_columns(events["category"].scatter(rows, "user_annotation"))

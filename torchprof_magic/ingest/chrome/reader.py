@@ -16,7 +16,7 @@ from torchprof_magic.ingest.chrome.ended_frames import with_frames_ended
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.moved_steps import with_steps_moved_back
-from torchprof_magic.ingest.chrome.nesting import names_of_steps, nested_events, with_step_annotations
+from torchprof_magic.ingest.chrome.nesting import names_of_steps, nested_events, rows_of_steps, with_step_annotations
 from torchprof_magic.ingest.chrome.overloads import with_overloads
 from torchprof_magic.ingest.chrome.own_frames import without_own_frames
 from torchprof_magic.ingest.chrome.spans import ColumnBuilder, Columns
@@ -106,13 +106,15 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     spans = without_own_frames(_later(spans, "start_ns", -start_ns), places)
     step_names = names_of_steps(spans["name"])
     spans = with_steps_moved_back(spans, places, step_names, findings)
-    events = with_step_annotations(nested_events(spans, places), step_names)
+    events = nested_events(spans, places)
+    step_rows = rows_of_steps(events, step_names)
+    events = with_step_annotations(events, step_rows)
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     links.find_lost_launches(events, other_arrows, findings)
     launch = links.launch_flows(events, lanes, findings)
     backward = links.backward_flows(events, lanes, arrows)
     annotations = links.annotation_flows(events)
-    steps = links.find_steps(events, step_names, findings)
+    steps = links.find_steps(events, step_rows, findings)
     stack, stacks = find_stacks(events, launch)
     events = links.with_steps(events, steps, launch).hstack([stack])
     findings.add("chrome.partial_overlap", count_overlaps(events, steps))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
@@ -29,7 +30,7 @@ from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT, DType
 from torchprof_magic.model.vendors import AUTOGRAD_ARROWS, DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from torchprof_magic.ingest.json.schema import CounterEvent
 
@@ -272,13 +273,14 @@ class ColumnBuilder:
         if category not in _HAVE_STREAMS and _is_same(pids) and _is_same(tids) and _is_same(cats):
             row = self._places.setdefault((category, cats[0], pids[0], tids[0], None, None), len(self._places))
             return pl.Series([row], dtype=pl.Int32).new_from_index(0, len(events))
+        devices: Iterable[object] = repeat(None)
+        streams: Iterable[object] = repeat(None)
         if category in _HAVE_STREAMS:
-            devices = [arg.device_id if arg.device is None else arg.device for arg in args]
-            keys = list(zip(cats, pids, tids, devices, [arg.stream for arg in args], strict=True))
-        else:
-            keys = [(cat, pid, tid, None, None) for cat, pid, tid in zip(cats, pids, tids, strict=True)]
-        rows = {key: self._places.setdefault((category, *key), len(self._places)) for key in dict.fromkeys(keys)}
-        return pl.Series([rows[key] for key in keys], dtype=pl.Int32)
+            devices = (arg.device_id if arg.device is None else arg.device for arg in args)
+            streams = (arg.stream for arg in args)
+        places = self._places
+        keys = zip(repeat(category), cats, pids, tids, devices, streams)
+        return pl.Series([places.setdefault(key, len(places)) for key in keys], dtype=pl.Int32)
 
 
 def _grouped(events: list[Event]) -> dict[tuple[str, str], list[Event]]:

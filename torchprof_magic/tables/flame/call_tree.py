@@ -34,6 +34,7 @@ from torchprof_magic.model.intervals import (
     merge_paths,
     rolled_up,
 )
+from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.shapes import Tree, Weight
 from torchprof_magic.model.trace import STEP_PATTERN, Trace
 
@@ -174,7 +175,7 @@ def _allocated_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -
 def _flops_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
     """Return for each of ``count`` boxes the FLOPs of the op that it is."""
     flops = flops_of_events(trace)
-    is_counted = flops.is_not_null().to_numpy() & part.holds(trace.events["start_ns"].to_numpy())
+    is_counted = are_known(flops) & part.holds(trace.events["start_ns"].to_numpy())
     rows = np.flatnonzero(is_counted)
     return sum_by(boxes.around(trace, rows), flops.fill_null(0).to_numpy()[rows], count)
 

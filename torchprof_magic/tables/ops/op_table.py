@@ -16,6 +16,7 @@ from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import BoolArray, IntArray, inside_earlier, stable_order
+from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.tables.ops.groups import KEYS, Groups, group_labels, group_ops
@@ -340,7 +341,7 @@ def _flops(trace: Trace, ops: OpRows, groups: Groups, part: TimeRange) -> pl.Ser
     """Return the FLOPs of each group; null where those of no call are known."""
     flops = flops_of_events(trace).gather(ops.row).set(pl.Series(~part.holds(ops.start_ns)), None)
     count = len(groups.example)
-    known = sum_by(groups.of_op, flops.is_not_null().to_numpy().astype(np.int64), count)
+    known = sum_by(groups.of_op, are_known(flops).astype(np.int64), count)
     total = pl.Series(sum_by(groups.of_op, flops.fill_null(0).to_numpy(), count))
     return total.set(pl.Series(known == 0), None)
 

@@ -92,6 +92,13 @@ _TYPES: dict[str, DType] = {
     "idle_ns": pl.Int64,
     "gap": pl.Int32,
 }
+_SUMS_SCHEMA: dict[str, DType] = {
+    "cause": pl.String,
+    "name": pl.String,
+    "file": pl.String,
+    "line": pl.Int32,
+    "ns": pl.Int64,
+}
 SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
 
 
@@ -131,6 +138,28 @@ def idle_runs(trace: Trace) -> pl.DataFrame:
     idle_ns = np.add.reduceat(pieces.end_ns - pieces.start_ns, first)
     frame = _idle_frame(trace, labels, first, pieces.start_ns[first], idle_ns)
     return frame.with_columns(pl.Series("begins", _begins(pieces.gap[first], cause_numbers(trace)[first])))
+
+
+def idle_sums(trace: Trace, device: int) -> pl.DataFrame:
+    """Return the idle time of a device by ``cause``, ``name``, ``file`` and ``line``, as ``ns``."""
+    pieces = idle_pieces(trace)
+    here = np.flatnonzero(pieces.device == device)
+    if len(here) == 0:
+        return pl.DataFrame(schema=_SUMS_SCHEMA)
+    labels = _idle_labels(trace)
+    causes, (name, file, line) = cause_numbers(trace), labels.names
+    same = tuple(column[here] for column in (causes, name, file, np.maximum(line, 0)))
+    first, sums = _summed(same, (pieces.end_ns - pieces.start_ns)[here])
+    row = here[first]
+    file_of, line_of = Places(labels.places.files, labels.places.file[row], labels.places.line[row]).columns()
+    columns = {
+        "cause": _labels(list(CAUSES), causes[row]),
+        "name": values_at(trace.events["name"], labels.row[row]).cast(pl.String),
+        "file": file_of,
+        "line": line_of,
+        "ns": sums,
+    }
+    return pl.DataFrame(columns, schema=_SUMS_SCHEMA)
 
 
 def _begins(gap: IntArray, cause: IntArray) -> npt.NDArray[np.uint32]:
@@ -211,6 +240,6 @@ def _labels(labels: list[str], numbers: IntArray) -> pl.Series:
 
 def _step_at(trace: Trace, time_ns: IntArray) -> pl.Series:
     """Return the step that holds each moment, null outside of steps."""
-    steps = trace.steps.sort("start_ns")
+    steps = trace.steps[np.argsort(trace.steps["start_ns"].to_numpy(), kind="stable")]
     at = interval_at(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), time_ns)
     return values_at(steps["number"], at).cast(pl.Int32)
