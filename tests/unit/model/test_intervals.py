@@ -5,6 +5,7 @@ import pytest
 
 from torchprof_magic.model import intervals
 from torchprof_magic.model.intervals import (
+    all_moments,
     covered_ns,
     depth_of,
     innermost_at,
@@ -202,3 +203,9 @@ def test_overlaps_deep_inside_are_nested_as_if_event_by_event() -> None:
         by_hand, cut = intervals._nest_with_stack(start.tolist(), (start + dur).tolist())
         assert (parent.tolist(), np.flatnonzero(overlaps).tolist()) == (by_hand, cut)
         assert depth.tolist() == [0 if up < 0 else int(depth[up]) + 1 for up in by_hand]
+
+
+def test_all_moments_are_those_of_all_arrays_once_and_in_order() -> None:
+    found = all_moments(np.array([0, 5, 9]), np.array([5, 6]), np.array([-2, 9, 9]))
+    assert found.tolist() == [-2, 0, 5, 6, 9]
+    assert all_moments(np.empty(0, np.int64)).tolist() == []

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import polars as pl
 import pytest
 
-from torchprof_magic.model.rows import are_in, filled, values_at
+from torchprof_magic.model.rows import (
+    are_in,
+    are_known,
+    filled,
+    row_keys,
+    row_numbers,
+    rows_by_number,
+    values_at,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchprof_magic.model.intervals import IntArray
 
 
 @pytest.mark.parametrize("dtype", [pl.String, pl.Categorical(), pl.Enum(["a", "b", "c"])])
@@ -34,3 +49,44 @@ def test_missing_numbers_are_filled_in(values: list[int | None], expected: list[
     found = filled(pl.Series(values, dtype=pl.Int32), -1)
     assert found.tolist() == expected
     assert found.dtype == np.int64
+
+
+def test_missing_numbers_are_filled_in_with_those_that_the_column_cannot_hold() -> None:
+    assert filled(pl.Series([5, None], dtype=pl.UInt32), -1).tolist() == [5, -1]
+
+
+@pytest.mark.parametrize("values", [[5, None, 7], [None, None], [5, 6], []])
+def test_values_are_known_where_they_are_not_null(values: list[int | None]) -> None:
+    expected = [value is not None for value in values]
+    assert are_known(pl.Series(values, dtype=pl.Int64)).tolist() == expected
+
+
+FARTHEST = np.iinfo(np.int64)
+COLUMNS = {
+    "small": ([1, 1, 2, 1], [-3, -3, -3, 5]),
+    "bools": ([1, 1, 0, 1], [True, True, True, False]),
+    "wide": ([0, 0, 10**12, 7], [2**61, 2**61, 2**61, -(2**61)]),
+    "widest": ([FARTHEST.min, FARTHEST.min, FARTHEST.max, 0], [FARTHEST.max, FARTHEST.max, FARTHEST.min, 0]),
+}
+
+
+@pytest.mark.parametrize("columns", COLUMNS.values(), ids=COLUMNS)
+@pytest.mark.parametrize("number", [row_keys, row_numbers])
+def test_rows_share_a_number_if_they_are_equal_in_all_columns(
+    number: Callable[..., IntArray], columns: tuple[list[int], ...]
+) -> None:
+    found = number(*(np.array(column) for column in columns)).tolist()
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+    assert min(found) >= 0
+
+
+def test_numbers_of_rows_fit_into_a_table() -> None:
+    far = np.array([0, 10**15, 0, 3])
+    assert row_numbers(far).tolist() == [0, 2, 0, 1]
+    assert row_keys(far).tolist() == [0, 10**15, 0, 3]
+    assert row_numbers(np.empty(0, np.int64)).tolist() == []
+
+
+def test_the_last_row_of_a_number_is_found_by_it() -> None:
+    assert rows_by_number(np.array([2, 0, 2]), np.array([10, 20, 30]), 4).tolist() == [20, -1, 30, -1]

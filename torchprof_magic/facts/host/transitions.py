@@ -48,6 +48,8 @@ def own_work(trace: Trace) -> OwnWork:
     """Return when the recording itself worked at the begin and the end of the steps, where these hold that."""
     own = {(mark.cycle, mark.number): mark for mark in trace.meta.recorded_steps if mark.lead_ns or mark.tail_ns}
     found: list[tuple[int, int, int]] = []
+    if not own:
+        return OwnWork(*np.empty((3, 0), np.int64))
     rows = trace.steps.select("cycle", "number", "start_ns", "end_ns").rows()
     for lane, (cycle, number, start, end) in zip(lanes_of_steps(trace).tolist(), rows, strict=True):
         if (mark := own.get((cycle, number))) is not None:

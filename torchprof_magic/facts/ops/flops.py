@@ -174,7 +174,7 @@ def flops_of_events(trace: Trace) -> pl.Series:
     """
     events = trace.events
     has_formula = ask_event_names(trace, pl.col("name").is_in(list(FORMULAS))).astype(np.bool_)
-    rows = np.flatnonzero(has_formula & ((events["category"] == "cpu_op") & events["shapes"].is_not_null()).to_numpy())
+    rows = np.flatnonzero(has_formula & in_category(trace, "cpu_op") & are_known(events["shapes"]))
     found = _flops_of_calls(events.select(_CALL)[rows])
     is_known = are_known(found)
     rows, found = rows[is_known], found.drop_nulls()

@@ -57,6 +57,8 @@ def exact_ns(micros: Sequence[object]) -> pl.Series:
     """
     if micros and isinstance(micros[0], Raw):
         return _ns_of_text(fragments(micros))  # type: ignore[arg-type]
+    if micros and isinstance(micros[0], int) and (whole := _whole_ns(micros)) is not None:
+        return whole
     try:
         floats = pl.Series(micros, dtype=pl.Float64)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
@@ -70,9 +72,19 @@ def exact_ns(micros: Sequence[object]) -> pl.Series:
     if float in set(map(type, micros)):
         raise InexactError
     exact = pl.Series(micros, dtype=pl.Int64, strict=False)
-    if exact.null_count() == 0 and np.abs(exact.to_numpy()).max() <= LAST_MICROS:
-        return exact * 1000
     return exact.set(~exact.is_between(-LAST_MICROS, LAST_MICROS), None) * 1000
+
+
+def _whole_ns(micros: Sequence[object]) -> pl.Series | None:
+    """Return whole µs as ns; ``None`` if one is no such number, or so large that it is none."""
+    try:
+        exact = pl.Series(micros, dtype=pl.Int64)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return None
+    values = exact.to_numpy()
+    if exact.null_count() or max(int(values.max()), -int(values.min())) > LAST_MICROS:
+        return None
+    return exact * 1000
 
 
 def _ns_of_text(text: pl.Series) -> pl.Series:

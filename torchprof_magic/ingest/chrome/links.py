@@ -74,15 +74,15 @@ def find_lost_launches(events: pl.DataFrame, arrows: pl.DataFrame, findings: Fin
     is_begun = (arrows["cat"] == LAUNCH_ARROW).to_numpy() & arrows["is_start"].to_numpy() & are_known(arrows["id"])
     if not is_begun.any():
         return
-    begun, is_numbered = arrows[["cycle", "id"]].filter(pl.Series(is_begun)), are_known(events["correlation"])
+    is_numbered, begun = are_known(events["correlation"]), int(is_begun.sum())
     cycles, ids = (
-        np.concatenate((begun[arrow].to_numpy(), filled(events[event], 0)[is_numbered]))
+        np.concatenate((filled(arrows[arrow], 0)[is_begun], filled(events[event], 0)[is_numbered]))
         for arrow, event in (("cycle", "cycle"), ("id", "correlation"))
     )
     number = row_numbers(cycles, ids)
     is_arrow, is_known = np.zeros((2, int(number.max()) + 1), np.bool_)
-    is_arrow[number[: begun.height]] = True
-    is_known[number[begun.height :]] = True
+    is_arrow[number[:begun]] = True
+    is_known[number[begun:]] = True
     lost = int((is_arrow & ~is_known).sum())
     if 2 * lost < int(is_arrow.sum()):
         findings.add("chrome.lost_launch", lost)

@@ -107,6 +107,19 @@ def test_forward_and_backward_ops_are_linked_by_their_arrow() -> None:
     assert trace.flows.rows() == [("backward", 0, 1)]
 
 
+def test_of_several_arrows_with_one_id_the_one_at_the_last_op_counts() -> None:
+    start = {"ph": "s", "id": 1, "pid": 7, "tid": 1, "cat": "fwdbwd", "name": "fwdbwd"}
+    trace = make_trace(
+        span("first", 0, 5, **{"Sequence number": 3, "Fwd thread id": 0}),
+        span("second", 6, 2, **{"Sequence number": 4, "Fwd thread id": 0}),
+        span("Backward0", 10, 5, tid=2, **{"Sequence number": 9, "Fwd thread id": 1}),
+        start | {"ts": 6},
+        start | {"ts": 0},
+        start | {"ph": "f", "tid": 2, "ts": 10},
+    )
+    assert trace.flows.rows() == [("backward", 1, 2)]
+
+
 def test_memory_goes_to_the_innermost_event_of_its_own_thread() -> None:
     trace = make_trace(
         span("outer", 0, 20),

@@ -15,7 +15,7 @@ from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.tables.steps import device_intervals
-from torchprof_magic.tables.waiting.idle import STATES, idle_table
+from torchprof_magic.tables.waiting.idle import STATES, idle_sums, idle_table
 
 STEP = annotation("ProfilerStep#1", 0, 1000)
 
@@ -262,6 +262,16 @@ def test_the_table_of_a_random_trace_has_the_same_sums_as_its_pieces(seed: int) 
         sums = table.group_by("device", column).agg(pl.col("idle_ns").sum())
         assert {(device, name): ns for device, name, ns in sums.rows()} == expected
     assert table.select("device", "start_ns").rows() == sorted(table.select("device", "start_ns").rows())
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 5))
+def test_the_sums_of_a_device_are_those_of_its_rows_in_the_table(seed: int) -> None:
+    trace = random_trace(seed)
+    key = ["cause", "name", "file", "line"]
+    rows = idle_table(trace).frame
+    for device in (0, 1, 7):
+        own = rows.filter(pl.col("device") == device).group_by(key).agg(pl.col("idle_ns").sum())
+        assert sorted(idle_sums(trace, device).rows(), key=str) == sorted(own.rows(), key=str)
 
 
 def test_a_part_has_the_idle_time_in_it_with_the_cause_of_the_whole_gap() -> None:
