@@ -275,6 +275,17 @@ def nearest_marked(parent: npt.NDArray[np.integer], depth: IntArray, is_marked: 
     return found
 
 
+def marked_above(parent: npt.NDArray[np.integer], is_marked: BoolArray, rows: IntArray) -> IntArray:
+    """Return the marked row at or closest above each of some rows, or -1; those of few rows are found by climbing."""
+    found, is_end = rows.astype(np.int64), np.append(is_marked, True)
+    for _ in range(SHALLOW):
+        lower = np.flatnonzero(~is_end[found])
+        if len(lower) == 0:
+            return found
+        found[lower] = parent[found[lower]]
+    return nearest_marked(parent, depth_of(parent.astype(np.int64)), is_marked)[rows].astype(np.int64)
+
+
 def merge_paths(parent: IntArray, label: IntArray) -> tuple[IntArray, IntArray]:
     """Return each row's path number and the first row of each path; one iteration per level of nesting.
 

@@ -11,6 +11,7 @@ from torchprof_magic.model.intervals import (
     innermost_at,
     inside_earlier,
     levels,
+    marked_above,
     merge,
     nearest_marked,
     nest,
@@ -209,3 +210,17 @@ def test_all_moments_are_those_of_all_arrays_once_and_in_order() -> None:
     found = all_moments(np.array([0, 5, 9]), np.array([5, 6]), np.array([-2, 9, 9]))
     assert found.tolist() == [-2, 0, 5, 6, 9]
     assert all_moments(np.empty(0, np.int64)).tolist() == []
+
+
+def test_the_nearest_marked_row_above_some_rows_is_the_one_that_all_rows_have() -> None:
+    parent = np.array([-1, 0, 1, 1, 3, -1, 5])
+    is_marked = np.array([True, False, True, False, False, False, False])
+    rows = np.array([4, 2, 6, -1, 0])
+    assert marked_above(parent, is_marked, rows).tolist() == [0, 2, -1, -1, 0]
+    assert rows.tolist() == [4, 2, 6, -1, 0]
+
+
+def test_a_marked_row_is_found_from_far_below() -> None:
+    chain = np.arange(-1, 999)
+    is_marked = np.arange(1000) == 3
+    assert marked_above(chain, is_marked, np.array([999, 4, 2])).tolist() == [3, 3, -1]

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.shared import in_category, is_named, launch_sources
-from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
+from torchprof_magic.model.intervals import NO_PARENT, marked_above, nearest_marked
 from torchprof_magic.model.rows import are_known, values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
 
@@ -120,12 +120,10 @@ def _rows(trace: Trace) -> tuple[IntArray, BoolArray]:
 def _described_by(trace: Trace, row: IntArray, *, on_host: BoolArray) -> IntArray:
     """Return for each collective the range of its library and the op with its parameters, -1 for none: two columns."""
     events = trace.events
-    parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy().astype(np.int64)
-    is_range = is_named(trace, COLLECTIVE_RANGE)
+    parent, is_range = events["parent"].to_numpy(), is_named(trace, COLLECTIVE_RANGE)
     has_text = are_known(events["collective"])
     host = np.where(on_host, row, launch_sources(trace)[row]).astype(np.int64)
-    found = [nearest_marked(parent, depth, marked)[host] for marked in (is_range, has_text)]
-    return np.stack(found, axis=1).astype(np.int64)
+    return np.stack([marked_above(parent, marked, host) for marked in (is_range, has_text)], axis=1)
 
 
 def _names(events: pl.DataFrame, row: IntArray) -> list[str]:

@@ -18,7 +18,7 @@ from torchprof_magic.facts.shared import (
     name_numbers,
     once_per_trace,
 )
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, nearest_marked
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, marked_above
 from torchprof_magic.model.rows import are_known, filled
 from torchprof_magic.model.vendors import (
     COLLECTIVE_RANGE,
@@ -188,9 +188,9 @@ def _unlinked(trace: Trace, found: Launches) -> BoolArray:
 
 def _in_collectives(trace: Trace, rows: IntArray) -> BoolArray:
     """Return which calls are inside a collective."""
-    parent, depth = trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy().astype(np.int64)
+    parent = trace.events["parent"].to_numpy()
     is_range = is_named(trace, COLLECTIVE_RANGE) | is_named(trace, _COLLECTIVE_OP)
-    return nearest_marked(parent, depth, is_range)[parent[rows]] >= 0
+    return marked_above(parent, is_range, parent[rows]) >= 0
 
 
 def _had_nothing_to_do(trace: Trace, found: Launches, fills: BoolArray) -> BoolArray:

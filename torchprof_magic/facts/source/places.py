@@ -58,6 +58,8 @@ def places_of(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Pl
 
     ``at_ns`` are moments to look at in place of the starts. A frame is recorded with the line of its definition.
     """
+    if trace.sites.height == 0 and trace.stacks.height == 0:  # neither lines nor stacks were recorded
+        return Places(pl.Series([], dtype=pl.String), np.full(len(rows), NO_PARENT), np.zeros(len(rows), np.int64))
     frames = call_tree(trace)
     files = trace.sites["file"].cast(pl.String).append(frames.file)
     site = _line_sites(trace, rows, at_ns)
