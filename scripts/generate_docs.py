@@ -112,6 +112,12 @@ in a sentence has three significant digits, or all digits before the point, and 
 3 ms, 40,573. The numbers of a column have one unit and one number of decimals. Halves are rounded away from zero, what
 is too small to be shown is below the last digit (<0.01 %), and what is not known is a dash (–).
 
+**Names.** A number with a dimension says its unit in the name of its column, as its last word or before `_per_`:
+`dur_ns`, `size_bytes`, `flops`, `sum_ratio`, `bytes_per_s`. Shares are ratios between 0 and 1. Times on a clock are
+ns, too, and say where: `freed_at_ns`. A number of things is called after them (`calls`, `kernels`), and numbers of
+steps, lines, ranks or rows after what they number. All frames keep to this: those of a report, of ranks, of a
+comparison and of a snapshot.
+
 **Parts of the time.** A step, a range that is chosen in the page, and `report.between(start_ns, end_ns)` are the same.
 Times are cut at the edges; a call counts in each part that has any of it, and bytes and FLOPs count where they begin.
 What belongs to what is found in the whole recording. So times of parts that follow one another add up to the whole.

@@ -158,7 +158,7 @@ def flaws_of(runs: list[Run]) -> list[str]:
                 flaws.append(f"{name}: {first_difference(value, later[0].figures[name])}")
     for each in later[1:]:
         changes = each.report.compare(later[0].report).memory
-        flaws += [f"compare: {row}" for row in changes.filter(pl.col("delta") != 0).to_dicts()[:1]]
+        flaws += [f"compare: {row}" for row in changes.filter(pl.col("delta_bytes") != 0).to_dicts()[:1]]
     return flaws
 
 

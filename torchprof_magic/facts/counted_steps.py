@@ -124,6 +124,13 @@ def whole_steps(trace: Trace) -> pl.DataFrame:
     return steps[np.argsort(steps["start_ns"].to_numpy(), kind="stable")]
 
 
+def left_out_of_whole(trace: Trace) -> IntArray:
+    """Return which rows of ``whole_steps`` do not count."""
+    counts = trace.steps[counted_steps(trace).row.tolist()]["start_ns"]
+    found: IntArray = np.flatnonzero(~whole_steps(trace)["start_ns"].is_in(counts.implode()).to_numpy())
+    return found
+
+
 def step_ns_of(trace: Trace) -> float:
     """Return the typical step in ns; nan if no step is complete, as of a recording without steps."""
     is_known = bool(trace.meta.chosen_steps) or bool(trace.steps["complete"].any())

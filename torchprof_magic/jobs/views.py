@@ -32,8 +32,8 @@ VIEWS: tuple[View[Job], ...] = (
         name="collectives",
         sentence="One row per collective that several ranks share, in order of time: who came last, and its cost.",
         details="`skew_ns` is how much later the last rank came than the first, and `wait_ns` what all ranks waited "
-        "together: their lengths, each less the shortest. `bytes` and bandwidths, in bytes per second, are null if not "
-        "recorded.",
+        "together: their lengths, each less the shortest. `bytes` and the speeds, `bytes_per_s` and "
+        "`bus_bytes_per_s`, are null if not recorded.",
         columns=job.COLLECTIVE_COLUMNS,
         frame=attrgetter("collectives"),
         build=shown.collectives_view,

@@ -47,8 +47,8 @@ def _difference(row: Mapping[str, str]) -> str:
 
 
 def _cells(title: str, row: Mapping[str, object]) -> tuple[str, str, str, str]:
-    form = format_bytes if title == "Memory" else format_ns
-    before, after, delta = (int(str(row[name])) for name in ("before", "after", "delta"))
+    unit, form = ("bytes", format_bytes) if title == "Memory" else ("ns", format_ns)
+    before, after, delta = (int(str(row[f"{name}_{unit}"])) for name in ("before", "after", "delta"))
     return _name(row), form(before), form(after), signed(delta, form)
 
 

@@ -152,11 +152,15 @@ class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """One of two compared runs: whether the other tabs show it, its step times in ns, and the typical one if known."""
+    """One of two compared runs: whether the other tabs show it, its step times in ns, and the typical one if known.
+
+    ``left_out`` are the places in ``steps`` of those that do not count in the typical one.
+    """
 
     title: str
     is_shown: bool
     steps: tuple[float, ...]
+    left_out: tuple[int, ...]
     typical: float | None
 
 

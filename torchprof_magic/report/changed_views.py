@@ -9,6 +9,9 @@ import polars as pl
 
 from torchprof_magic.findings.compare.change_flame import change_flame
 from torchprof_magic.findings.compare.changes import (
+    KERNEL_COLUMNS,
+    SIZE_COLUMNS,
+    STEP_COLUMNS,
     TIME_COLUMNS,
     cell_diff,
     changed_idle,
@@ -48,23 +51,28 @@ _NUMBERS = tuple(
     Column(name=name, title=title, unit="count", definition=f"Number of the line {title.lower()}.")
     for name, title in (("line_before", "Before"), ("line_after", "After"))
 )
+_DEVICE = _named("device", "Device", "Device whose memory it is.")
+_SIGN = Column(name="sign", title="Sign", unit="text", definition="+ for a new line, - for one that went, else empty.")
+_SETTINGS = tuple(
+    Column(name=name, title=name.capitalize(), unit="text", definition=text)
+    for name, text in (
+        ("name", "What differs."),
+        ("before", "What it was in the run before, as text."),
+        ("after", "What it was in the run after, as text."),
+    )
+)
 
 
-def _times(frame: pl.DataFrame, *keys: Column) -> Table:
+def _times(frame: pl.DataFrame, *columns: Column) -> Table:
     """Return changed times as a table; the columns of what was not recorded are absent."""
-    columns = [replace(each, has_bar=each.is_change) for each in TIME_COLUMNS if each.name in frame.columns]
-    shown = frame.select(*(each.name for each in (*keys, *columns)))
-    return Table(frame=shown, columns=(*keys, *columns), sort_by=sorted_by(frame))
+    there = [replace(each, has_bar=each.is_change) for each in columns if each.name in frame.columns]
+    return Table(frame=frame.select(each.name for each in there), columns=tuple(there), sort_by=sorted_by(frame))
 
 
 def _bytes(frame: pl.DataFrame) -> Table:
-    named = frame.with_columns(pl.format("{} {}", "device", "name").alias("name"))
-    columns = [
-        replace(each, unit="bytes", has_bar=each.is_change, definition=each.definition.split(", in ns")[0])
-        for each in TIME_COLUMNS
-        if each.name in ("before", "after", "delta")
-    ]
-    return Table(frame=named.select("name", "before", "after", "delta"), columns=(_NAME, *columns), sort_by="delta")
+    named = frame.select(pl.format("{} {}", "device", "name").alias("name"), *(each.name for each in SIZE_COLUMNS))
+    columns = (_NAME, *(replace(each, has_bar=each.is_change) for each in SIZE_COLUMNS))
+    return Table(frame=named, columns=columns, sort_by=columns[-1].name)
 
 
 def _code(runs: Runs) -> Table:
@@ -77,28 +85,22 @@ def _code(runs: Runs) -> Table:
     return Table(frame=shown.select("source", "line_before", "line_after"), columns=(_SOURCE, *_NUMBERS))
 
 
-def _modules(runs: Runs) -> Table:
-    return _times(changed_modules(runs), _PATH, _CLASS)
-
-
-def _lines(runs: Runs) -> Table:
-    return _times(changed_lines(runs), _SOURCE, _LINE, _FILE)
-
-
 def _view(
     table: str,
     sentence: str,
+    columns: tuple[Column, ...],
     frame: Callable[[Runs], pl.DataFrame],
     group: str = "",
     build: Callable[[Runs], FramedShape] | None = None,
 ) -> View[Runs]:
-    """Return a table of changes; with a ``group``, it is a part of the tab Compare."""
+    """Return a table of changes; with a ``group``, it is a part of the tab Compare, of times unless it is built."""
     return View(
         name=f"{TAB}_{table}",
         table=table,
         sentence=sentence,
+        columns=columns,
         frame=frame,
-        build=build,
+        build=build or (lambda runs: _times(frame(runs), *columns)) if group else None,
         title="Compare" if group else "",
         empty="Neither run has any.",
         place="group",
@@ -109,61 +111,50 @@ def _view(
 
 VIEWS: tuple[View[Runs], ...] = (
     replace(
-        _view(
-            "ops",
-            "One row per op or annotation, by `name`.",
-            changed_ops,
-            "Ops",
-            lambda runs: _times(changed_ops(runs), _NAME),
-        ),
+        _view("ops", "One row per op or annotation, by `name`.", (_NAME, *TIME_COLUMNS), changed_ops, "Ops"),
         name=TAB,
         place="tab",
     ),
     _view(
         "kernels",
         "One row per kernel, copy or fill, by `name`, with its time on the device; empty without one in both.",
+        (_NAME, *KERNEL_COLUMNS),
         changed_kernels,
         "Kernels",
-        lambda runs: _times(changed_kernels(runs), _NAME),
     ),
     _view(
         "modules",
         "One row per module, by `path` and `class_name`: forward and backward without the modules inside it.",
+        (_PATH, _CLASS, *TIME_COLUMNS),
         changed_modules,
         "Modules",
-        _modules,
     ),
     _view(
         "lines",
         "One row per line of the program: `file, line, source`. Lines that moved within the cell are recognised.",
+        (_SOURCE, _LINE, _FILE, *TIME_COLUMNS),
         changed_lines,
         "Lines",
-        _lines,
     ),
     _view(
         "phases",
         "One row per phase of a step, in ns per step.",
+        (_NAME, *STEP_COLUMNS),
         changed_phases,
         "Phases",
-        lambda runs: _times(changed_phases(runs), _NAME),
     ),
-    _view(
-        "waits",
-        "One row per blocking call, in ns per step.",
-        changed_waits,
-        "Waits",
-        lambda runs: _times(changed_waits(runs), _NAME),
-    ),
+    _view("waits", "One row per blocking call, in ns per step.", (_NAME, *STEP_COLUMNS), changed_waits, "Waits"),
     _view(
         "idle",
         "One row per cause for which a device idled, in ns per step.",
+        (_NAME, *STEP_COLUMNS),
         changed_idle,
         "GPU waits",
-        lambda runs: _times(changed_idle(runs), _NAME),
     ),
     _view(
         "memory",
         "The peak of each `device` in bytes, and what was in use then by `name` of its category.",
+        (_DEVICE, _NAME, *SIZE_COLUMNS),
         changed_memory,
         "Memory",
         lambda runs: _bytes(changed_memory(runs)),
@@ -181,6 +172,7 @@ VIEWS: tuple[View[Runs], ...] = (
     _view(
         "code",
         "The lines of both cells: `sign` is `+` for a new one, `-` for one that went, else empty.",
+        (_SIGN, *_NUMBERS, _SOURCE),
         cell_diff,
         "Code",
         _code,
@@ -188,6 +180,7 @@ VIEWS: tuple[View[Runs], ...] = (
     _view(
         "settings",
         "What differs besides: versions, devices, flags, shapes, metadata; as text, one row per `name`.",
+        _SETTINGS,
         lambda runs: changed_settings(runs.before, runs.after),
     ),
 )

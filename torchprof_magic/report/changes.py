@@ -6,6 +6,9 @@ from functools import cached_property
 from math import isnan
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from torchprof_magic.facts.counted_steps import are_outliers, left_out_of_whole
 from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.findings.compare.change_words import (
     NOTED_DRIFT,
@@ -53,13 +56,13 @@ class Changes(HasTables[Runs]):
     def step_ratio(self) -> float:
         """Typical step after over before: 1.05 is 5 % slower; nan without steps.
 
-        If only work that one run does tells a change (``change.basis`` is ``work``), that work counts as well.
+        If only work that one run does tells a change (``change.basis`` is ``work``), it is the ratio by that work.
         """
         return self.change.ratio
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The confidence interval of 98 % of ``step_ratio``; from 0 to infinity with too few steps."""
+        """The confidence interval of 98 % of the change, which holds ``step_ratio``; open with too few steps."""
         return self.change.interval
 
     @cached_property
@@ -121,7 +124,13 @@ class Changes(HasTables[Runs]):
             evidence=self.evidence,
             warnings=tuple(self.warnings),
             runs=tuple(
-                RunHeader(title=title, is_shown=trace is shown, steps=tuple(steps), typical=None if isnan(ns) else ns)
+                RunHeader(
+                    title=title,
+                    is_shown=trace is shown,
+                    steps=tuple(steps),
+                    left_out=self._left_out(trace, steps),
+                    typical=None if isnan(ns) else ns,
+                )
                 for title, trace, steps, ns in zip(
                     self._titles,
                     (self.before, self.after),
@@ -134,6 +143,12 @@ class Changes(HasTables[Runs]):
         )
         views = tuple((view, view.shape(self.runs)) for view in TABS)
         return ComparedPage(head=head, views=views, is_first=is_first)
+
+    def _left_out(self, trace: Trace, steps: tuple[int, ...]) -> tuple[int, ...]:
+        """Return which of the compared steps of a run do not count in its typical step."""
+        if self.change.is_plain:
+            return tuple(np.flatnonzero(are_outliers(np.asarray(steps, np.float64))).tolist())
+        return tuple(left_out_of_whole(trace).tolist()) if steps else ()
 
     @cached_property
     def _tables(self) -> Tables[Runs]:  # type: ignore[override]

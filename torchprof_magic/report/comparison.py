@@ -26,11 +26,11 @@ _TOLD = {name.title(): name for name in TABLES if name not in ("code", "settings
 class Comparison(Changes, Displayed["ChangeForms"]):
     """What changed from the run ``before`` to the run ``after``, which are traces.
 
-    Frames have the columns ``before``, ``after`` and ``delta``: own host time in a typical step, in ns, or bytes. With
-    a device in both runs they also have ``device_before``, ``device_after`` and ``device_delta``. ``status`` is both,
-    new or gone. The largest change comes first; if the steps alone cannot tell what changed, that beyond what all ops
-    share. A row has the same time per step as in the report of its run. The live view and the file are the
-    report of the run ``after``, opened at the comparison.
+    Frames have the columns ``before_ns``, ``after_ns`` and ``delta_ns``, own host time in a typical step, or
+    ``before_bytes`` and so on. With a device in both runs they also have ``device_before_ns``, ``device_after_ns`` and
+    ``device_delta_ns``. ``status`` is both, new or gone. The largest change comes first; if the steps alone cannot tell
+    what changed, that beyond what all ops share. A row has the same time per step as in the report of its run. The live
+    view and the file are the report of the run ``after``, opened at the comparison.
     """
 
     def __init__(self, before: Trace, after: Trace, forms: TraceForms | None = None) -> None:

@@ -387,11 +387,14 @@ export type ExportHeader = Checked<typeof exportHeader>;
 /**
  * One of two compared runs: whether the other tabs show it, its step times in ns, and the typical
  * one if known.
+ *
+ * `left_out` are the places in `steps` of those that do not count in the typical one.
  */
 export const runHeader = record({
   title: text,
   is_shown: flag,
   steps: listOf(number),
+  left_out: listOf(number),
   typical: orNull(number),
 });
 export type RunHeader = Checked<typeof runHeader>;

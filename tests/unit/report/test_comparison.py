@@ -44,7 +44,7 @@ def test_the_same_steps_are_unclear_and_nothing_differs() -> None:
     comparison = compared(program(), program())
     assert comparison.kind == "unclear"
     assert comparison.step_ratio == pytest.approx(1)
-    assert comparison.ops["delta"].to_list() == [0, 0]
+    assert comparison.ops["delta_ns"].to_list() == [0, 0]
     assert comparison.settings.height == 0
 
 
@@ -56,8 +56,8 @@ def test_a_slower_op_makes_the_step_slower_and_comes_first() -> None:
     # The middle half of six steps are those in the middle: 2 of 0.1 % and 2 of 0.2 % more.
     first = comparison.ops.row(0, named=True)
     assert first["name"] == "aten::mm"
-    assert first["delta"] == pytest.approx(100_000_000, rel=0.01)
-    assert first["after"] - first["before"] == first["delta"]
+    assert first["delta_ns"] == pytest.approx(100_000_000, rel=0.01)
+    assert first["after_ns"] - first["before_ns"] == first["delta_ns"]
 
 
 def test_the_other_way_round_it_is_faster() -> None:
@@ -136,7 +136,7 @@ def test_steps_without_the_profiler_are_no_slower_if_the_fastest_are_as_fast() -
     for steps, kind in (([1.5] * 9 + [1.01], "unclear"), ([1.5] * 10, "slower")):
         comparison = compared(quiet, three(*steps))
         assert comparison.change.is_plain
-        assert comparison.step_ratio == pytest.approx(1.5)
+        assert comparison.step_ratio == pytest.approx(sum(steps) / len(steps))
         assert comparison.kind == kind
         assert ("The fastest steps changed by only +1 %" in comparison.evidence) == (kind == "unclear")
 
@@ -175,22 +175,22 @@ def views_of(comparison: Comparison) -> dict[str, dict[str, object]]:
 def test_the_largest_change_comes_first_under_the_mark_of_its_column() -> None:
     comparison = compared(program(extra=1), program(mm_us=300, extra=3))
     assert comparison.ops["name"].to_list() == ["aten::mm", "aten::mul", "aten::add"]
-    sizes = comparison.ops["delta"].abs().to_list()
+    sizes = comparison.ops["delta_ns"].abs().to_list()
     assert sizes == sorted(sizes, reverse=True)
     views = views_of(comparison)
-    assert {views[name]["sort_by"] for name in ("compare", "compare_phases")} == {"delta"}
+    assert {views[name]["sort_by"] for name in ("compare", "compare_phases")} == {"delta_ns"}
 
 
 def test_where_the_machine_became_slower_the_order_is_that_of_a_column_without_the_drift() -> None:
     comparison = compared(program(), program(extra=3, busy=0.5))
     drift = comparison.change.drift
     assert drift == pytest.approx(0.5, rel=0.01)
-    assert views_of(comparison)["compare"]["sort_by"] == "beyond"
+    assert views_of(comparison)["compare"]["sort_by"] == "beyond_ns"
     first, *others = comparison.ops.to_dicts()
-    assert (first["name"], first["beyond"]) == ("aten::mul", first["after"])
+    assert (first["name"], first["beyond_ns"]) == ("aten::mul", first["after_ns"])
     for row in others:
-        assert row["beyond"] == pytest.approx(row["after"] - row["before"] * drift, abs=1)
-    assert compared(program(), program(mm_us=500)).ops.columns.count("beyond") == 0
+        assert row["beyond_ns"] == pytest.approx(row["after_ns"] - row["before_ns"] * drift, abs=1)
+    assert compared(program(), program(mm_us=500)).ops.columns.count("beyond_ns") == 0
 
 
 def test_three_steps_are_too_few() -> None:
@@ -283,6 +283,31 @@ def test_the_ratio_is_that_of_the_times_that_stand_beside_it() -> None:
     assert change.interval[0] < change.ratio < change.interval[1]
 
 
+def of_steps(*seconds: float) -> Trace:
+    """A run whose steps without the profiler are compared."""
+    return with_meta(program(steps=3), plain_step_ns=tuple(round(each * 1e9) for each in seconds))
+
+
+def test_the_ratio_that_is_shown_is_that_of_the_typical_steps() -> None:
+    # The lower quartiles say 10 %. None of the steps is an outlier, and their mean is 1.175 s.
+    comparison = compared(of_steps(*[1.0] * 8), of_steps(*[1.1, 1.1, 1.1, 1.4] * 2))
+    assert (comparison.change.before_ns, comparison.change.after_ns) == (1e9, 1.175e9)
+    assert comparison.step_ratio == 1.175
+    assert comparison.title == "▲ 17.5 % slower, sure"
+    assert comparison.interval[0] > 1
+    assert comparison.interval[1] >= 1.175
+
+
+def test_steps_of_which_the_faster_and_the_typical_ones_disagree_show_no_change() -> None:
+    # Two of five steps take 0.8 s and three 1.2 s: 1.04 s in the mean.
+    for before, after in (([1.0], [0.8, 1.2, 1.2, 0.8, 1.2]), ([0.8, 1.2, 1.2, 0.8, 1.2], [1.0])):
+        comparison = compared(of_steps(*before * (40 // len(before))), of_steps(*after * (40 // len(after))))
+        assert comparison.change.p < 0.01  # of the lower quartiles, which are 20 % apart
+        assert (comparison.kind, comparison.certainty, comparison.change.basis) == ("unclear", "not sure", "")
+        assert "the typical steps did not go the same way" in comparison.evidence
+        assert comparison.interval[0] < 1 < comparison.interval[1]
+
+
 def test_an_interval_excludes_no_change_only_where_one_is_told() -> None:
     for mm_us in range(400, 500, 5):
         change = compared(program(), program(mm_us=mm_us)).change
@@ -293,7 +318,7 @@ def test_runs_without_steps_can_be_compared() -> None:
     comparison = compared(make_trace(span("aten::mm", 0, 10)), make_trace(span("aten::mm", 0, 30)))
     assert comparison.kind == "unclear"
     assert math.isnan(comparison.step_ratio)
-    assert comparison.ops.row(0, named=True)["delta"] == 20_000
+    assert comparison.ops.row(0, named=True)["delta_ns"] == 20_000
     assert "no complete step" in comparison.summary()
 
 
@@ -353,7 +378,7 @@ def test_memory_is_compared_by_its_peaks() -> None:
     )
     peak = compared(before, after).memory.row(0, named=True)
     assert (peak["device"], peak["name"]) == ("cpu", "peak")
-    assert (peak["before"], peak["after"], peak["delta"]) == (1_000, 3_000, 2_000)
+    assert (peak["before_bytes"], peak["after_bytes"], peak["delta_bytes"]) == (1_000, 3_000, 2_000)
 
 
 def test_kernels_are_compared_where_both_runs_have_a_device() -> None:
@@ -362,8 +387,8 @@ def test_kernels_are_compared_where_both_runs_have_a_device() -> None:
         for dur in (70, 30)
     )
     comparison = compared(before, after)
-    assert comparison.kernels.row(0, named=True)["delta"] == -40_000
-    assert comparison.ops.row(0, named=True)["device_delta"] == -40_000
+    assert comparison.kernels.row(0, named=True)["delta_ns"] == -40_000
+    assert comparison.ops.row(0, named=True)["device_delta_ns"] == -40_000
     assert compared(program(), after).kernels.height == 0
 
 
@@ -389,6 +414,16 @@ def test_the_page_has_a_tab_for_the_comparison_and_opens_there() -> None:
     assert header["change_line"] == comparison.line
     assert [len(run["steps"]) for run in header["change"]["runs"]] == [6, 6]
     assert header["change"]["kind"] == "slower"
+
+
+def test_the_page_says_which_of_the_steps_do_not_count_in_the_typical_ones() -> None:
+    def left_out(comparison: Comparison) -> list[list[int]]:
+        return [run["left_out"] for run in json.loads(comparison.widget._header)["change"]["runs"]]
+
+    # The second recorded step takes 1.6 s and more than 1.5 times the median of 1 s.
+    recorded = interrupted(NOWHERE, 0, *[NOWHERE] * 6)
+    assert left_out(compared(interrupted(*QUIET), recorded)) == [[], [1]]
+    assert left_out(compared(of_steps(1, 1, 1, 1), of_steps(1, 1, 1, 9))) == [[], [3]]
 
 
 def test_a_report_without_a_comparison_has_no_such_tab() -> None:

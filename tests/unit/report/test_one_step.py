@@ -242,7 +242,7 @@ def test_the_largest_phases_are_the_same_everywhere(report: Report) -> None:
     counts = report.steps.filter(pl.col("left_out") == "")
     frame = {phase: float(counts[f"{phase}_ns"].mean() or 0) for phase in PHASES}
     expected = largest(frame)
-    compared = dict(report.compare(report).phases.select("name", "before").iter_rows())
+    compared = dict(report.compare(report).phases.select("name", "before_ns").iter_rows())
     assert shown(section(report, "Where the host's time goes"), expected) == expected
     assert shown(compared, expected) == expected
     text = report.summary()
@@ -272,7 +272,7 @@ def test_the_largest_ops_are_the_same_everywhere(report: Report, column: str) ->
     times = {name: ns / steps for name, ns in ops.iter_rows()}
     expected = largest(times)
     assert shown(page_sums(report, "ops", column), expected) == expected
-    key = "before" if column == "self_cpu_ns" else "device_before"
+    key = "before_ns" if column == "self_cpu_ns" else "device_before_ns"
     compared = dict(report.compare(report).ops.select("name", key).iter_rows())
     rounded = {name: format_ns(round(times[name])) for name in expected if name in compared}
     assert shown(compared, rounded) == rounded
@@ -294,7 +294,7 @@ def test_the_largest_kernels_are_the_same_everywhere(report: Report) -> None:
     if not expected:
         return
     assert shown(page_sums(report, "kernels", "sum_ns"), expected) == expected
-    compared = dict(report.compare(report).kernels.select("name", "before").iter_rows())
+    compared = dict(report.compare(report).kernels.select("name", "before_ns").iter_rows())
     assert shown(compared, expected) == {name: format_ns(round(times[name])) for name in expected}
     flame = report._analysis["flame"]
     assert isinstance(flame, Tree)

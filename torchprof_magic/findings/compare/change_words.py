@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from torchprof_magic.findings.compare.step_change import CONFIDENCE
+from torchprof_magic.findings.compare.step_change import CONFIDENCE, LIKELY_P
 from torchprof_magic.model.units import format_change, format_count, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
@@ -17,12 +17,13 @@ NOTED_DRIFT = 0.05
 
 
 def change_title(change: RunChange) -> str:
-    """Return the change in a few words, such as ``20 % faster, likely``."""
+    """Return the change in a few words, such as ``20 % faster, likely``, or ``2 % slower by other work, sure``."""
     if change.certainty == "too few steps":
         return "Too few steps to say"
     if change.kind == "unclear":
         return "No clear change"
-    return f"{format_ratio(abs(change.ratio - 1))} {change.kind}, {change.certainty}"
+    by = " by other work" if change.basis == "work" else ""
+    return f"{format_ratio(abs(change.ratio - 1))} {change.kind}{by}, {change.certainty}"
 
 
 def change_numbers(change: RunChange) -> str:
@@ -34,7 +35,7 @@ def change_numbers(change: RunChange) -> str:
     if not math.isfinite(high):
         return steps
     interval = f"{format_ratio(CONFIDENCE)}: {format_change(low - 1)} to {format_change(high - 1)}"
-    return f"{interval} by other work; recorded {steps}" if change.basis == "work" else f"{steps}, {interval}"
+    return f"{interval}; recorded {steps}" if change.basis == "work" else f"{steps}, {interval}"
 
 
 def change_line(change: RunChange) -> str:
@@ -116,6 +117,8 @@ def _decided(change: RunChange) -> str:
         return (
             f"Work that only one run does, most of it {name}, makes {share} of a step. {_vary(change)} too much to say."
         )
+    if change.kind == "unclear" and change.p < LIKELY_P:
+        return "The faster steps of each run changed, but the typical steps did not go the same way."
     if change.kind == "unclear":
         return f"A difference as this arises by chance in {format_ratio(change.p)} of pairs of runs with such steps."
     return "The difference is larger than the steps of each run vary and drift."

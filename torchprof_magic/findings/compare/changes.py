@@ -24,33 +24,60 @@ from torchprof_magic.tables.waiting.waits import waits_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchprof_magic.model.shapes import Unit
     from torchprof_magic.model.trace import Trace
 
 STATUS = ("both", "new", "gone")
 # What each run has per step of an op, a kernel, a module or a line.
 _VALUES = ("calls", "cpu_ns", "device_ns")
-_TIMES = ("before", "after", "delta")
-_DEVICE = ("device_before", "device_after", "device_delta")
-TIME_COLUMNS = (
+_TIMES = ("before_ns", "after_ns", "delta_ns")
+_DEVICE = ("device_before_ns", "device_after_ns", "device_delta_ns")
+_SIZES = ("before_bytes", "after_bytes", "delta_bytes")
+
+
+def change_columns(what: str, names: tuple[str, str, str] = _TIMES, on: str = "") -> tuple[Column, ...]:
+    """Return the columns of something in both runs and of its change, in the unit that ends their names."""
+    titles = ("Before", "After", "Change") if not on else (f"{on} before", f"{on} after", f"{on} change")
+    texts = (f"{what} in the run before.", "The same in the run after.", "After minus before.")
+    unit: Unit = "bytes" if names[0].endswith("_bytes") else "ns"
+    return tuple(
+        Column(name=name, title=title, unit=unit, definition=text, is_change=name == names[2])
+        for name, title, text in zip(names, titles, texts, strict=True)
+    )
+
+
+CALLS = (
     Column(name="calls_before", title="Calls before", unit="count", definition="Calls in a typical step before.",
            is_minor=True),
     Column(name="calls_after", title="Calls after", unit="count", definition="Calls in a typical step after.",
            is_minor=True),
-    Column(name="before", title="Before", unit="ns", definition="Own host time in a typical step before, in ns, as "
-           "the report of that run gives it."),
-    Column(name="after", title="After", unit="ns", definition="The same after."),
-    Column(name="delta", title="Change", unit="ns", definition="After minus before.", is_change=True),
-    Column(name="beyond", title="Beyond drift", unit="ns", definition="After minus what before would be if it had "
-           "become longer or shorter as what both runs do equally often: what is left of the change without that of "
-           "the machine. The column is there where the steps alone do not tell what changed, and that is 5 % or more; "
-           "the rows are then sorted by it.", is_change=True),
-    Column(name="device_before", title="Device before", unit="ns", definition="Time of the work that it launched on a "
-           "device, in a typical step before, in ns."),
-    Column(name="device_after", title="Device after", unit="ns", definition="The same after."),
-    Column(name="device_delta", title="Device change", unit="ns", definition="After minus before.", is_change=True),
-    Column(name="status", title="In", unit="text", definition="both: it ran in both runs. new: only after. gone: only "
-           "before.", is_minor=True),
 )  # fmt: skip
+BEYOND = Column(
+    name="beyond_ns",
+    title="Beyond drift",
+    unit="ns",
+    definition="After minus what before would be if it had become longer or shorter as what both runs do equally "
+    "often: what is left of the change without that of the machine. The column is there where the steps alone do not "
+    "tell what changed, and that is 5 % or more; the rows are then sorted by it.",
+    is_change=True,
+)
+IN = Column(
+    name="status",
+    title="In",
+    unit="text",
+    definition="both: it ran in both runs. new: only after. gone: only before.",
+    is_minor=True,
+)
+TIME_COLUMNS = (
+    *CALLS,
+    *change_columns("Own host time in a typical step"),
+    BEYOND,
+    *change_columns("Time in a typical step of the work that it launched on a device", _DEVICE, "Device"),
+    IN,
+)
+KERNEL_COLUMNS = (*CALLS, *change_columns("Time on the device in a typical step"), IN)
+STEP_COLUMNS = change_columns("Time in a typical step")
+SIZE_COLUMNS = change_columns("Bytes in use at the peak", _SIZES)
 
 
 class Runs(NamedTuple):
@@ -77,7 +104,7 @@ def changed_kernels(runs: Runs) -> pl.DataFrame:
     if not runs.has_device:
         return frame.clear()
     times = {name: pl.col(f"device_{name}") for name in _TIMES}
-    return frame.with_columns(**times).drop(*_DEVICE, "beyond", strict=False)
+    return frame.with_columns(**times).drop(*_DEVICE, BEYOND.name, strict=False)
 
 
 def changed_modules(runs: Runs) -> pl.DataFrame:
@@ -127,15 +154,16 @@ def changed_idle(runs: Runs) -> pl.DataFrame:
 
 def changed_memory(runs: Runs) -> pl.DataFrame:
     """Return the peak of each device in bytes, and what is in use at it by category; empty unless both recorded it."""
-    schema = {"device": pl.String, "name": pl.String, **dict.fromkeys(_TIMES, pl.Int64)}
+    schema = {"device": pl.String, "name": pl.String, **dict.fromkeys(_SIZES, pl.Int64)}
     if not (runs.before.memory.height and runs.after.memory.height):
         return pl.DataFrame(schema=schema)
     peaks = [_peaks(trace) for trace in runs[:2]]
     both = peaks[0].join(peaks[1], on=["device", "name"], how="full", coalesce=True, suffix="_after")
-    both = both.rename({"bytes": "before", "bytes_after": "after"}).with_columns(pl.col("before", "after").fill_null(0))
-    both = both.with_columns((pl.col("after") - pl.col("before")).alias("delta"))
+    before, after, delta = _SIZES
+    both = both.rename({"bytes": before, "bytes_after": after}).with_columns(pl.col(before, after).fill_null(0))
+    both = both.with_columns((pl.col(after) - pl.col(before)).alias(delta))
     is_peak = (pl.col("name") == "peak").alias("is_peak")
-    return both.sort(pl.col("delta").abs(), is_peak, "device", "name", descending=[True, True, False, False]).select(
+    return both.sort(pl.col(delta).abs(), is_peak, "device", "name", descending=[True, True, False, False]).select(
         schema.keys()
     )
 
@@ -148,32 +176,32 @@ def _joined_frames(runs: Runs, before: pl.DataFrame, after: pl.DataFrame, keys: 
     """Return the typical step of both, one row per key, the largest change first; without the drift if there is one."""
     frames = [_of_side(each, keys, side) for each, side in ((before, "before"), (after, "after"))]
     both = frames[0].join(frames[1], on=keys, how="full", coalesce=True, nulls_equal=True)
-    status = pl.when(pl.col("before").is_null()).then(1).when(pl.col("after").is_null()).then(2).otherwise(0)
+    status = pl.when(pl.col("before_ns").is_null()).then(1).when(pl.col("after_ns").is_null()).then(2).otherwise(0)
     both = both.with_columns(status.replace_strict(dict(enumerate(STATUS)), return_dtype=pl.String).alias("status"))
     numbers = [name for name in both.columns if name not in (*keys, "status")]
     both = both.with_columns(pl.col(numbers).fill_null(0))
     both = both.with_columns(
-        (pl.col("after") - pl.col("before")).alias("delta"),
-        (pl.col("after") - pl.col("before") * runs.drift).round().cast(pl.Int64).alias("beyond"),
-        (pl.col("device_after") - pl.col("device_before")).alias("device_delta"),
+        (pl.col("after_ns") - pl.col("before_ns")).alias("delta_ns"),
+        (pl.col("after_ns") - pl.col("before_ns") * runs.drift).round().cast(pl.Int64).alias(BEYOND.name),
+        (pl.col("device_after_ns") - pl.col("device_before_ns")).alias("device_delta_ns"),
     )
-    absent = {*(() if runs.has_device else _DEVICE), *(("beyond",) if runs.drift == 1 else ())}
+    absent = {*(() if runs.has_device else _DEVICE), *((BEYOND.name,) if runs.drift == 1 else ())}
     found = both.select(*keys, *(column.name for column in TIME_COLUMNS if column.name not in absent))
     return found.sort(pl.col(sorted_by(found)).abs(), *keys, descending=[True, *(False for _ in keys)])
 
 
 def sorted_by(frame: pl.DataFrame) -> str:
     """Return the column of changes that the rows of a frame are sorted by: that with the largest change."""
-    main = "beyond" if "beyond" in frame.columns else "delta"
-    if "device_delta" not in frame.columns:
+    main = BEYOND.name if BEYOND.name in frame.columns else "delta_ns"
+    if "device_delta_ns" not in frame.columns:
         return main
-    largest = {name: frame[name].abs().max() or 0 for name in (main, "device_delta")}
+    largest = {name: frame[name].abs().max() or 0 for name in (main, "device_delta_ns")}
     return max(largest, key=lambda name: largest[name])
 
 
 def _of_side(frame: pl.DataFrame, keys: list[str], side: str) -> pl.DataFrame:
     """Return the calls and times per step of each key, with the names that they have in a comparison."""
-    names = dict(zip(_VALUES, (f"calls_{side}", side, f"device_{side}"), strict=True))
+    names = dict(zip(_VALUES, (f"calls_{side}", f"{side}_ns", f"device_{side}_ns"), strict=True))
     return frame.group_by(keys, maintain_order=True).agg(pl.col(*_VALUES).sum()).rename(names)
 
 
@@ -276,9 +304,9 @@ def _summed_a_step(trace: Trace, frame: pl.DataFrame, keys: list[str], value: st
 def _by_name(before: dict[str, float], after: dict[str, float]) -> pl.DataFrame:
     names = list(dict.fromkeys((*before, *after)))
     rows = [(name, round(before.get(name, 0)), round(after.get(name, 0))) for name in names]
-    frame = pl.DataFrame(rows, schema={"name": pl.String, "before": pl.Int64, "after": pl.Int64}, orient="row")
-    frame = frame.with_columns((pl.col("after") - pl.col("before")).alias("delta"))
-    return frame.sort(pl.col("delta").abs(), "name", descending=[True, False])
+    frame = pl.DataFrame(rows, schema={"name": pl.String, "before_ns": pl.Int64, "after_ns": pl.Int64}, orient="row")
+    frame = frame.with_columns((pl.col("after_ns") - pl.col("before_ns")).alias("delta_ns"))
+    return frame.sort(pl.col("delta_ns").abs(), "name", descending=[True, False])
 
 
 def _peaks(trace: Trace) -> pl.DataFrame:

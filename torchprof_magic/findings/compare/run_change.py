@@ -34,9 +34,11 @@ _CROWDED = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
-    """How the step time changed. ``ratio`` and ``interval`` are after over before.
+    """How the step time changed. ``ratio`` is that of the typical steps, after over before, so that of the times shown.
 
-    ``basis`` says what decided: the times of the ``steps``, or ``work`` that only one run does, if the steps alone
+    Where ``basis`` is ``work``, it is the ratio that this work makes alone. ``interval`` is the confidence interval of
+    98 %, widened to hold ``ratio`` where that is of the typical steps, while the lower quartiles are tested. ``basis``
+    says what decided: the times of the ``steps``, or ``work`` that only one run does, if the steps alone
     cannot tell. ``drift`` is how many times longer took what both runs do equally often. ``work`` is None if all that
     is called is called equally often, or if that cannot be known. ``is_plain`` tells that the steps compared are those
     that ran without the profiler, ``same_details`` that both runs recorded the same beyond times, and ``same_inputs``
@@ -97,6 +99,8 @@ def find_change(before: RunSample, after: RunSample) -> RunChange:
     elif work is not None and _confirms(steps, work):
         decided = _with_work(steps, work._replace(p=_both_p(work.p, steps.p / 2)), drift, LIKELY_P)
     is_by_work = decided is not steps and (decided.kind != steps.kind or decided.p != steps.p)
+    if not is_by_work:
+        decided = _of_typical(decided, typical[1] / typical[0] if typical[0] else math.nan)
     return RunChange(
         kind=decided.kind,
         certainty=decided.certainty,
@@ -121,6 +125,17 @@ def find_change(before: RunSample, after: RunSample) -> RunChange:
 def _typical(run: RunSample, steps_ns: tuple[int, ...], compared: ComparedSteps) -> float:
     """Return the typical step of a run, of those that are compared."""
     return typical_of(steps_ns) if compared.is_plain else run.step_ns
+
+
+def _of_typical(steps: StepChange, ratio: float) -> StepChange:
+    """Return the change with the ratio of the typical steps, which the page and the text show.
+
+    Whether there is a change stays decided by the lower quartiles, unless the typical steps do not go the same way.
+    """
+    low, high = steps.interval
+    contradicts = (steps.kind == "slower" and ratio <= 1) or (steps.kind == "faster" and ratio >= 1)
+    decided = replace(steps, kind="unclear", certainty="not sure") if contradicts else steps
+    return replace(decided, ratio=ratio, interval=(min(low, ratio), max(high, ratio)))
 
 
 def _by_steps(before: RunSample, after: RunSample, compared: ComparedSteps) -> StepChange:

@@ -3,8 +3,8 @@
 Steps of one run are no independent samples: other programs take the machine for a while, clocks change, and caches
 warm up. So the spread is taken from blocks of consecutive steps, and the drift between the halves of each run is added
 to it. A step that had to share the machine is longer and never shorter, so the lower quartiles are compared: of the
-same program on a busy machine they vary half as much as the median. What a step takes is said by the typical step of
-``facts/counted_steps.py``, as everywhere.
+same program on a busy machine they vary half as much as the median. This only decides whether there is a change: what
+is shown of it is the ratio of the typical steps of ``facts/counted_steps.py`` (``run_change.py``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHORT_NS = 0.5e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepChange:
-    """A change of the step time: ``ratio`` is after over before, ``interval`` its confidence interval of 98 %.
+    """A change of the lower quartile of the steps: ``ratio`` is after over before, ``interval`` its 98 % interval.
 
     ``p`` is the probability of such a difference, or a larger one, between two runs of the same code, and ``error`` the
     standard error of the logarithm of the ratio.

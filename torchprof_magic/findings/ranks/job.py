@@ -148,14 +148,14 @@ COLLECTIVE_COLUMNS = (
     Column(name="last_rank", title="Last", unit="count", definition="The rank that came last."),
     Column(name="first_rank", title="First", unit="count", definition="The rank that came first.", is_minor=True),
     Column(
-        name="bandwidth",
+        name="bytes_per_s",
         title="Bytes per second",
         unit="bytes",
         definition="Bytes divided by the shortest length; missing if the bytes were not recorded.",
         is_minor=True,
     ),
     Column(
-        name="bus_bandwidth",
+        name="bus_bytes_per_s",
         title="Bus bytes per second",
         unit="bytes",
         definition="The same times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter and all_to_all, of "
@@ -315,7 +315,7 @@ def _bandwidths() -> tuple[pl.Expr, pl.Expr]:
         .then(share)
         .otherwise(1.0)
     )
-    return speed.alias("bandwidth"), (speed * factor).alias("bus_bandwidth")
+    return speed.alias("bytes_per_s"), (speed * factor).alias("bus_bytes_per_s")
 
 
 def _zero(summary: pl.DataFrame) -> int:

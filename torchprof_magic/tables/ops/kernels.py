@@ -91,7 +91,7 @@ COLUMNS = (
         is_sum=True,
     ),
     Column(
-        name="bandwidth",
+        name="bytes_per_s",
         title="Copied a second",
         unit="bytes",
         definition="Bytes of a copy or fill by its summed duration in s; null for kernels.",
@@ -150,7 +150,7 @@ _TYPES: dict[str, DType] = {
     "sum_ratio": pl.Float64,
     "mean_ns": pl.Float64,
     "median_ns": pl.Float64,
-    "bandwidth": pl.Float64,
+    "bytes_per_s": pl.Float64,
     "grid": pl.String,
     "block": pl.String,
     "occupancy_ratio": pl.Float64,
@@ -201,13 +201,13 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
         pl.when("copies").then("bytes").alias("bytes"),
         pl.when(pl.col("copies") & (pl.col("sum_ns") > 0))
         .then(pl.col("bytes") / pl.col("sum_ns") * 1e9)
-        .alias("bandwidth"),
+        .alias("bytes_per_s"),
         pl.col("phase").replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE),
         _tensor_cores(frame),
     )
     schema = {column.name: _TYPES.get(column.name, pl.Int64) for column in COLUMNS}
     frame = frame.select(schema.keys()).cast(schema)  # type: ignore[arg-type]
-    absent = {name for name in (*_OF_LAUNCH, "bytes", "bandwidth") if frame[name].null_count() == frame.height}
+    absent = {name for name in (*_OF_LAUNCH, "bytes", "bytes_per_s") if frame[name].null_count() == frame.height}
     columns = tuple(column for column in COLUMNS if column.name not in absent)
     return Table(frame=frame.sort("sum_ns", "name", descending=[True, False]), columns=columns, sort_by="sum_ns")
 

@@ -83,7 +83,7 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
             <small>
               {is_shown && "this run · "}
               {plural(steps.length, "step")}
-              {typical !== null && ` · ${formatNs(typical)}`}
+              {typical !== null && ` · typical ${formatNs(typical)}`}
             </small>
           </span>
         ))}
@@ -97,17 +97,16 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
             </text>
           </g>
         ))}
-        {change.runs.map(({ steps, typical }, run) => (
+        {change.runs.map(({ steps, typical, left_out: leftOut }, run) => (
           <g key={`${run}`} class={run === 0 ? "tp-dots-before" : "tp-dots-after"}>
             {steps.map((ns, index) => (
-              <circle
+              <Dot
                 key={`${index}`}
-                cx={x(ns)}
-                cy={run * ROW_PX + 8 + (index % LINES) * 7}
-                r="3.2"
-              >
-                <title>{formatNs(ns)}</title>
-              </circle>
+                x={x(ns)}
+                y={run * ROW_PX + 8 + (index % LINES) * 7}
+                counts={!leftOut.includes(index)}
+                title={formatNs(ns)}
+              />
             ))}
             {typical !== null && (
               <line
@@ -116,12 +115,34 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
                 x2={x(typical)}
                 y1={run * ROW_PX + 2}
                 y2={(run + 1) * ROW_PX - 2}
-              />
+              >
+                <title>Typical step: {formatNs(typical)}, the mean of those that count</title>
+              </line>
             )}
           </g>
         ))}
       </svg>
     </div>
+  );
+}
+
+interface DotProps {
+  readonly x: string;
+  readonly y: number;
+  readonly counts: boolean;
+  readonly title: string;
+}
+
+/** A step, crossed out if it does not count in the typical one. */
+function Dot({ x, y, counts, title }: DotProps) {
+  return counts ? (
+    <circle cx={x} cy={y} r="3.2">
+      <title>{title}</title>
+    </circle>
+  ) : (
+    <text class="tp-dots-out" x={x} y={y} text-anchor="middle" dominant-baseline="central">
+      ×<title>{title}, does not count</title>
+    </text>
   );
 }
 

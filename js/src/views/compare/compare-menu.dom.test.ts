@@ -25,6 +25,7 @@ function changeOf(shown: 0 | 1): ChangeHeader {
   const run = (index: number) => ({
     title: `run ${index}`,
     is_shown: index === shown,
+    left_out: [],
     steps: [1e6, 2e6],
     typical: 1e6,
   });
@@ -121,7 +122,7 @@ describe("a comparison", () => {
     expect(report.root.dataset.tpView).toBe("compare");
     expect(document.activeElement).toBe(report.root);
     expect(find(report.root, ".tp-dots-names").textContent).toBe(
-      "run 02 steps · 1 msrun 1this run · 2 steps · 1 ms",
+      "run 02 steps · typical 1 msrun 1this run · 2 steps · typical 1 ms",
     );
   });
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchprof_magic.findings.compare.change_words import change_line, change_numbers
+from torchprof_magic.findings.compare.change_words import change_line, change_numbers, change_title
 from torchprof_magic.findings.compare.run_change import RunChange
 
 BY_STEPS = RunChange(
@@ -25,4 +25,5 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
     # The machine became faster meanwhile, and the program slower.
     by_work = replace(BY_STEPS, basis="work", ratio=1.0125, interval=(1.01, 1.015), after_ns=4e6)
     assert change_line(by_work) == "+1.25 % by other work, sure"
-    assert change_numbers(by_work) == "98 %: +1 % to +1.50 % by other work; recorded 8 ms → 4 ms per step"
+    assert change_title(by_work) == "1.25 % slower by other work, sure"
+    assert change_numbers(by_work) == "98 %: +1 % to +1.50 %; recorded 8 ms → 4 ms per step"

@@ -167,8 +167,8 @@ def test_bytes_and_bandwidths_are_those_of_nccl_tests(tmp_path: Path) -> None:
         write_rank(tmp_path, rank, *events)
     row = tp.load(tmp_path).collectives.row(0, named=True)
     assert (row["name"], row["bytes"]) == ("all_reduce", 1000)
-    assert row["bandwidth"] == pytest.approx(1000 / 400e-6)
-    assert row["bus_bandwidth"] == pytest.approx(1000 / 400e-6 * 2 * 3 / 4)
+    assert row["bytes_per_s"] == pytest.approx(1000 / 400e-6)
+    assert row["bus_bytes_per_s"] == pytest.approx(1000 / 400e-6 * 2 * 3 / 4)
 
 
 def test_only_steps_that_all_ranks_recorded_are_compared(tmp_path: Path) -> None:

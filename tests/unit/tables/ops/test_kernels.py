@@ -103,7 +103,7 @@ def test_copies_and_fills_have_their_bytes_and_bandwidth_and_kernels_have_none()
         copy("Memcpy HtoD", 10, 6, 2_000),
         work("gpu_memset", "Memset", 20, 2, bytes=512),
         kernel("gemm", 30, 1, correlation=1),
-        columns=("kind", "calls", "bytes", "bandwidth"),
+        columns=("kind", "calls", "bytes", "bytes_per_s"),
     )
     # 10 kB in 10 us, and 512 B in 2 us.
     assert found == [
@@ -114,16 +114,16 @@ def test_copies_and_fills_have_their_bytes_and_bandwidth_and_kernels_have_none()
 
 
 def test_a_copy_of_unknown_size_has_no_bytes_beside_one_that_has() -> None:
-    found = rows(copy("Memcpy DtoH", 0, 4, None), copy("Memcpy HtoD", 10, 2, 0), columns=("bytes", "bandwidth"))
+    found = rows(copy("Memcpy DtoH", 0, 4, None), copy("Memcpy HtoD", 10, 2, 0), columns=("bytes", "bytes_per_s"))
     assert found == [("Memcpy DtoH", None, None), ("Memcpy HtoD", 0, 0)]
 
 
 def test_what_no_work_has_has_no_column() -> None:
-    absent = {"bytes", "bandwidth", "grid", "block", "registers", "shared_bytes", "occupancy_ratio"}
+    absent = {"bytes", "bytes_per_s", "grid", "block", "registers", "shared_bytes", "occupancy_ratio"}
     columns = {column.name for column in kernels_table(make_trace(kernel("gemm", 0, 1, correlation=1))).columns}
     assert not absent & columns
     with_copy = make_trace(kernel("gemm", 0, 1, correlation=1), copy("Memcpy", 5, 1, 3))
-    assert {column.name for column in kernels_table(with_copy).columns} - columns == {"bytes", "bandwidth"}
+    assert {column.name for column in kernels_table(with_copy).columns} - columns == {"bytes", "bytes_per_s"}
 
 
 def test_work_of_one_name_and_two_kinds_has_two_rows() -> None:
@@ -134,7 +134,7 @@ def test_work_of_one_name_and_two_kinds_has_two_rows() -> None:
 
 
 def test_work_of_no_length_has_no_bandwidth_and_no_share() -> None:
-    found = rows(copy("Memcpy", 0, 0, 8_000), columns=("sum_ns", "sum_ratio", "bandwidth"))
+    found = rows(copy("Memcpy", 0, 0, 8_000), columns=("sum_ns", "sum_ratio", "bytes_per_s"))
     assert found == [("Memcpy", 0, 0, None)]
 
 

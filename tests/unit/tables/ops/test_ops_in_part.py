@@ -81,7 +81,10 @@ def test_kernels_are_cut_at_the_edges_with_the_bytes_of_copies() -> None:
     trace = two_steps()
     assert by_name(kernels_table(trace, FIRST).frame, "calls", "sum_ns", "max_ns") == {"gemm": (1, 20_000, 20_000)}
     half = kernels_table(trace, TimeRange(120_000, 160_000)).frame
-    assert by_name(half, "sum_ns", "bytes", "bandwidth") == {"gemm": (10_000, None, None), "copy": (10_000, 2000, 2e8)}
+    assert by_name(half, "sum_ns", "bytes", "bytes_per_s") == {
+        "gemm": (10_000, None, None),
+        "copy": (10_000, 2000, 2e8),
+    }
     assert by_name(half, "sum_ratio") == {"gemm": (0.5,), "copy": (0.5,)}
 
 
