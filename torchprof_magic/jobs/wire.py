@@ -7,11 +7,17 @@ from typing import TypedDict
 
 import polars as pl
 
-from torchprof_magic.facts.device.collectives import SCHEMA as COLLECTIVES_SCHEMA
-from torchprof_magic.findings.ranks.frames import DOINGS_SCHEMA, PROBLEMS_SCHEMA, RANK_SCHEMA, SPANS_SCHEMA, RankFrames
+from torchprof_magic.findings.ranks.frames import (
+    COLLECTIVES_SCHEMA,
+    DOINGS_SCHEMA,
+    PROBLEMS_SCHEMA,
+    RANK_SCHEMA,
+    SPANS_SCHEMA,
+    RankFrames,
+)
 from torchprof_magic.model.meta import encodable
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 _SCHEMAS = {
     "summary": RANK_SCHEMA,
     "collectives": COLLECTIVES_SCHEMA,

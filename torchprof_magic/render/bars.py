@@ -25,14 +25,17 @@ _PYTHON = "#8b929b"
 _GREY = ("python", "idle")
 
 
-def track_image(parts: Sequence[tuple[str, float]], largest: float) -> str:
-    """Return the ``src`` of a bar of phases, one after the other; ``largest`` is as long as the track."""
+def track_image(parts: Sequence[tuple[str, float]], largest: float, *, is_out: bool = False) -> str:
+    """Return the ``src`` of a bar of phases, one after the other; ``largest`` is as long as the track.
+
+    What ``is_out`` does not count, and is crossed out.
+    """
     edges, at = [0], 0.0
     for _, value in parts:
         at += value
         edges.append(round(at / largest * TRACK_PX) if largest > 0 else 0)
     pieces = [(phase, left, right) for (phase, _), left, right in zip(parts, edges, edges[1:], strict=False)]
-    return _image(pieces, max(edges[-1], 1), BAR_PX)
+    return _image(pieces, max(edges[-1], 1), BAR_PX, is_out=is_out)
 
 
 def swatch_image(phase: str) -> str:
@@ -40,7 +43,7 @@ def swatch_image(phase: str) -> str:
     return _image([(phase, 0, SWATCH_PX)], SWATCH_PX, SWATCH_PX)
 
 
-def _image(pieces: Sequence[tuple[str, int, int]], width_px: int, height_px: int) -> str:
+def _image(pieces: Sequence[tuple[str, int, int]], width_px: int, height_px: int, *, is_out: bool = False) -> str:
     # Imported with the first bar, as matplotlib is with the first figure.
     from PIL import Image, ImageColor, ImageDraw  # noqa: PLC0415
 
@@ -52,6 +55,10 @@ def _image(pieces: Sequence[tuple[str, int, int]], width_px: int, height_px: int
         colours += ImageColor.getrgb(_PYTHON if phase in _GREY else phase_colour(phase))[:3]
         if right > left:
             _draw_piece(draw, phase, number, (left, 0, right - 1, height_px - 1))
+    if is_out:
+        # Of no color, so that the cross is seen on light and dark pages.
+        draw.line((0, 0, width_px - 1, height_px - 1), fill=0, width=2)
+        draw.line((0, height_px - 1, width_px - 1, 0), fill=0, width=2)
     image.putpalette(colours)
     buffer = io.BytesIO()
     image.save(buffer, format="png", optimize=True, transparency=0)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 WIDTH_IN = 9.0
 DPI = 100
 DRAWN_COLUMNS = 1800  # of a curve: figures that are saved with twice the pixels lose nothing
+BAR_RATIO = 0.8  # height of a bar in its row
+PALE = 0.4  # of what does not count
 BAR_IN = 0.26  # height of one row of bars
 TOP_OPS = 12
 MAX_STEPS = 24
@@ -45,8 +47,14 @@ TITLE_CHARS = 100
 GAP_RATIO = 0.0008  # between boxes of the flame graph, of its width
 
 
+def step_labels(steps: pl.DataFrame) -> list[str]:
+    """Return what the bars of steps are called: their numbers, and why one does not count."""
+    rows = steps.select("number", "left_out").iter_rows()
+    return [f"step {number}: {left_out}" if left_out else f"step {number}" for number, left_out in rows]
+
+
 def draw_steps(shape: Shape) -> Figure:
-    """Return the steps as stacked bars on one scale."""
+    """Return the steps as stacked bars on one scale; those that do not count are crossed out."""
     assert isinstance(shape, Table)
     steps = shape.frame.head(MAX_STEPS)
     figure, axes = new_canvas(max(steps.height, 1) * BAR_IN + 0.9)
@@ -56,12 +64,22 @@ def draw_steps(shape: Shape) -> Figure:
         if any(width):
             axes.barh(range(steps.height), width, left=left, color=phase_colour(phase), label=phase_title(phase))
         left = [a + b for a, b in zip(left, width, strict=True)]
-    axes.set_yticks(range(steps.height), [f"step {number}" for number in steps["number"].to_list()])
+    for row in np.flatnonzero((steps["left_out"] != "").to_numpy()).tolist():
+        _cross_out(axes, row, left[row])
+    axes.set_yticks(range(steps.height), step_labels(steps))
     axes.invert_yaxis()
     axes.set_xlabel("ms")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8, ncols=len(PHASES), loc="lower left", bbox_to_anchor=(0, 1))
     return _finished(figure)
+
+
+def _cross_out(axes: Axes, row: int, width: float) -> None:
+    """Cross out the bar of a row, which is paler than others."""
+    for bars in axes.containers:
+        bars[row].set_alpha(PALE)
+    for ends in ((BAR_RATIO, -BAR_RATIO), (-BAR_RATIO, BAR_RATIO)):
+        axes.plot((0, width), [row + end / 2 for end in ends], color=MIDDLE_GREY, linewidth=1)
 
 
 def draw_ops(shape: Shape) -> Figure:

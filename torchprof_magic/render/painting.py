@@ -48,6 +48,12 @@ class Canvas:
         x, y = round(left), round(top)
         self._draw.rectangle((x, y, max(round(right) - 1, x), max(round(bottom) - 1, y)), fill=colour)
 
+    def cross(self, left: float, top: float, right: float, bottom: float) -> None:
+        """Cross out what lies between four edges."""
+        ends = (round(left), round(top), max(round(right) - 1, round(left)), round(bottom) - 1)
+        for line in (ends, (ends[0], ends[3], ends[2], ends[1])):
+            self._draw.line(line, fill=self.ink)
+
     def text(self, x: float, y: float, text: str, *, place: str = "lm", look: Look | None = None) -> None:
         """Write one line of text at a point; ``place`` says, as Pillow's anchors do, where in the text the point is."""
         look = look or Look()

@@ -23,6 +23,7 @@ from torchprof_magic.render.figures import (
     flame_boxes,
     ink_on,
     short_label,
+    step_labels,
 )
 from torchprof_magic.render.painting import GAP_PX, LINE_PX, SWATCH_PX, Axis, Canvas, Legend, Look, ticks, width_px
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
@@ -66,12 +67,12 @@ def flame_picture(shape: Shape) -> bytes:
 
 
 def steps_picture(shape: Shape, title: str) -> bytes:
-    """Return the steps as stacked bars on one scale, under a title, on white."""
+    """Return the steps as stacked bars on one scale, under a title, on white; those that do not count are crossed."""
     assert isinstance(shape, Table)
     steps = shape.frame.head(MAX_STEPS)
     parts = {phase: steps[f"{phase}_ns"].to_numpy() / 1e6 for phase in PHASES}
     shown = {phase: width_ms for phase, width_ms in parts.items() if width_ms.any()}
-    names = [f"step {number}" for number in steps["number"].to_list()]
+    names, out = step_labels(steps), (steps["left_out"] != "").to_list()
     left = max((width_px(name) for name in names), default=0.0) + 2 * MARGIN_PX + GAP_PX
     largest_ms = float(np.sum(list(shown.values()), axis=0).max()) if shown else 0.0
     axis = Axis(0.0, largest_ms * HEADROOM_RATIO, left, WIDTH_PX - 2 * MARGIN_PX)
@@ -81,7 +82,11 @@ def steps_picture(shape: Shape, title: str) -> bytes:
     canvas.text(2 * MARGIN_PX, MARGIN_PX + LINE_PX / 2, short_label(title, TITLE_CHARS), look=Look(points=10))
     legend.paint(canvas, MARGIN_PX + LINE_PX + GAP_PX)
     for row, name in enumerate(names):
-        _paint_step(canvas, axis, top + row * STEP_PX, name, {phase: float(ms[row]) for phase, ms in shown.items()})
+        y = top + row * STEP_PX
+        _paint_step(canvas, axis, y, name, {phase: float(ms[row]) for phase, ms in shown.items()})
+        if out[row]:
+            whole_ms = sum(float(ms[row]) for ms in shown.values())
+            canvas.cross(axis.left, y, axis.x(whole_ms), y + STEP_PX - STEP_GAP_PX)
     axis.paint(canvas, top + len(names) * STEP_PX, "ms")
     return canvas.to_png()
 

@@ -9,7 +9,7 @@ import base64
 import html
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -156,12 +156,13 @@ def _steps(steps: Shape) -> str:
     return f"{_table(heads, rows)}{_rest(steps.frame.height - MAX_STEPS, 'step')}<p><small>{legend}</small></p>"
 
 
-def _step_row(row: Mapping[str, float], bars: Bars, largest: float, look: ColumnFormat) -> list[tuple[str, str]]:
+def _step_row(row: Mapping[str, Any], bars: Bars, largest: float, look: ColumnFormat) -> list[tuple[str, str]]:
     parts = [(phase, float(row[name])) for phase, name in bars.parts.items() if row[name]]
     words = ", ".join(f"{phase_title(phase)} {format_value(value, 'ns')}" for phase, value in parts)
-    image = f'<img alt="{_text(words)}" src="{track_image(parts, largest)}">'
-    left_out = ", left out" if row[bars.left_out] else ""
-    number = f"{row[bars.number]}{left_out if row[bars.complete] else ', partial'}"
+    reason = str(row[bars.left_out])
+    is_out = reason != ""
+    image = f'<img alt="{_text(words)}" src="{track_image(parts, largest, is_out=is_out)}">'
+    number = f"{row[bars.number]}{f': {_text(reason)}' if is_out else '' if row[bars.complete] else ', partial'}"
     cells = [(_NAME, number), (_NAME, image), (_NUMBER, look.format(row[bars.total]))]
     return [*cells, (_NUMBER, look.format(row[bars.line]))] if bars.line else cells
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.counted_steps import counted_steps, whole_steps
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.host.phases import PHASES
@@ -133,12 +133,6 @@ def _of_host(frame: pl.DataFrame, recording_ns: IntArray) -> Table:
 def counted_rows(trace: Trace) -> pl.DataFrame:
     """Return the rows of ``steps_table`` of the steps that count; none for a recording without steps."""
     return steps_table(trace).frame[counted_steps(trace).row.tolist()]
-
-
-def whole_rows(trace: Trace) -> pl.DataFrame:
-    """Return the rows of ``steps_table`` of the complete steps, outliers as well; of all if none is complete."""
-    rows = whole_steps(trace).select("cycle", "number")
-    return steps_table(trace).frame.join(rows, on=["cycle", "number"], how="semi", maintain_order="left")
 
 
 def _reasons(trace: Trace) -> pl.Series:

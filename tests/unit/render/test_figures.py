@@ -154,3 +154,14 @@ def test_a_curve_of_many_changes_is_drawn_from_a_few_rows_with_its_peak() -> Non
     assert len(time_ms) <= 4 * 1800
     assert (size_mb.max(), time_ms[size_mb.argmax()]) == (9.0, 0.07)
     assert (time_ms[0], time_ms[-1]) == (0.0, (count - 1) / 1e6)
+
+
+def test_a_step_that_does_not_count_is_crossed_out_and_says_why() -> None:
+    steps = [annotation(f"ProfilerStep#{number}", number * 100, 90) for number in (2, 3, 5)]
+    long = annotation("ProfilerStep#6", 600, 225)  # 2.5 times the median of the others
+    axes = Report(make_trace(*steps, long, span("aten::mm", 600, 225))).figure("steps").axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "step 2", "step 3", "step 5", "step 6: 2.50 times the median"
+    ]  # fmt: skip
+    crosses = [(line.get_xdata().tolist(), line.get_ydata().tolist()) for line in axes.lines]
+    assert crosses == [([0, 0.225], [3.4, 2.6]), ([0, 0.225], [2.6, 3.4])]

@@ -14,6 +14,7 @@ from PIL import Image
 from support import annotation, make_trace, span
 
 from torchprof_magic.model.shapes import Column, Mark, Series
+from torchprof_magic.render.painting import Canvas
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour
 from torchprof_magic.render.pictures import (
     MAX_LANES,
@@ -154,6 +155,27 @@ def test_the_steps_are_bars_of_their_phases() -> None:
     lengths = sorted({int(length) for length in bars if length})
     assert len(lengths) == 2
     assert lengths[0] / lengths[1] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_step_that_does_not_count_is_crossed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    crossed: list[tuple[float, ...]] = []
+    monkeypatch.setattr(Canvas, "cross", lambda _self, *edges: crossed.append(edges))
+    steps = [annotation(f"ProfilerStep#{number}", number * 100, 90) for number in (2, 3, 5)]
+    trace = make_trace(*steps, annotation("ProfilerStep#6", 600, 225))
+    pixels = pixels_of(steps_picture(Report(trace)._analysis["steps"], "Steps"))
+    ((left, top, right, bottom),) = crossed
+    # The fourth bar, in the whole of its length.
+    inside = near(pixels[round(top) : round(bottom), round(left) : round(right)], phase_colour("python"))
+    assert inside.all()
+
+
+def test_a_cross_leads_from_corner_to_corner() -> None:
+    canvas = Canvas(30, 20, "white")
+    canvas.cross(0, 0, 30, 20)
+    dark = near(pixels_of(canvas.to_png()), "#000000")
+    assert all(dark[y, x] for y in (0, 19) for x in (0, 29))
+    assert dark[9:11, 14:16].any()
+    assert not dark[0, 15]
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))

@@ -2,9 +2,9 @@
 
 Surfaces of the step: the verdict, its text, the advice, the overview, the text and the static copy of the report, the
 header of the page (its strip and chart), the columns of the page, ``report.step_ns``, ``report.steps`` by SQL, the JSON
-summary, a comparison (its table, its numbers, the bars of its page), the history of the kernel, kept runs, and
-``assert_profile``. Surfaces of the phases, ops and kernels: those of them that have such rows, the flame graph, and
-``report.counted``.
+summary, a comparison (its table, its numbers, the bars of its page), the history of the kernel, kept runs,
+``assert_profile``, and the rank of a job. Surfaces of the phases, ops and kernels: those of them that have such rows,
+the flame graph, and ``report.counted``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import torchprof_magic as tp
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.findings.advice.times import step_ns
+from torchprof_magic.findings.ranks.frames import rank_frames
 from torchprof_magic.findings.verdict.accounts import device_account, host_account
 from torchprof_magic.model.errors import ProfileAssertionError
 from torchprof_magic.model.shapes import Facts, Table, Tree
@@ -182,6 +183,7 @@ def test_the_step_is_the_same_everywhere(report: Report, monkeypatch: pytest.Mon
         "verdict": account.whole_ns / account.steps,
         "host": host_account(trace).whole_ns / host_account(trace).steps,
         "advice": step_ns(trace),
+        "rank": float(rank_frames(trace).summary["step_ns"].item()),
     }
     assert header["steps"] == counted_steps(trace).steps
     if trace.steps.height:

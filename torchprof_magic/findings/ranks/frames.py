@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.counted_steps import whole_steps
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted, whole_steps
 from torchprof_magic.facts.device.believable import believable
-from torchprof_magic.facts.device.collectives import collectives_of
+from torchprof_magic.facts.device.collectives import SCHEMA, collectives_of
 from torchprof_magic.facts.device.kernel_names import kernel_title
-from torchprof_magic.facts.device.window import windows_of
+from torchprof_magic.facts.device.window import Windows, windows_of
 from torchprof_magic.facts.shared import (
     device_numbers,
     device_rows,
@@ -28,14 +28,13 @@ from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.memory.in_use import memory_frame
-from torchprof_magic.tables.steps import whole_rows
+from torchprof_magic.tables.steps import counted_rows
 from torchprof_magic.tables.waiting.idle import idle_sums
 from torchprof_magic.tables.waiting.waits import waiting_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchprof_magic.facts.device.window import Windows
     from torchprof_magic.model.trace import DType, Trace
 
 # Rows of a rank's doings, of the stretches of its picture, and of its collectives. They bound what it sends.
@@ -66,6 +65,7 @@ RANK_SCHEMA: dict[str, DType] = {
     "is_partial": pl.Boolean,
     "has_device": pl.Boolean,
 }
+COLLECTIVES_SCHEMA: dict[str, DType] = {**SCHEMA, "counts": pl.Boolean}
 DOINGS_SCHEMA: dict[str, DType] = {
     "cause": pl.String,
     "name": pl.String,
@@ -88,8 +88,9 @@ PROBLEMS_SCHEMA: dict[str, DType] = {
 class RankFrames(NamedTuple):
     """What one rank sends.
 
-    ``summary`` has one row with ``RANK_SCHEMA``: times are ns per step, the mean over its window. ``collectives`` are
-    its collectives. ``doings`` is what it did while no collective ran, in ns over the whole window, the most first.
+    ``summary`` has one row with ``RANK_SCHEMA``: times are ns per step, the mean of the steps that count.
+    ``collectives`` are its collectives, and whether each ``counts``, as the steps do. ``doings`` is what it did while
+    no collective ran, in ns over all steps that count, the most first.
     ``spans`` are its steps and a picture of when it computed. ``problems`` are those of its own report.
     """
 
@@ -101,7 +102,7 @@ class RankFrames(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """How the window of a rank divides, in ns; all but ``hidden_comm`` add up to the window."""
+    """How the steps of a rank that count divide, in ns; all but ``hidden_comm`` add up to them."""
 
     compute: int
     hidden_comm: int
@@ -116,17 +117,32 @@ def rank_frames(trace: Trace) -> RankFrames:
     collectives = collectives_of(trace)
     return RankFrames(
         summary=_summary(trace, collectives),
-        collectives=collectives.head(MOST_COLLECTIVES),
+        collectives=collectives.head(MOST_COLLECTIVES).with_columns(_counts(trace, collectives.head(MOST_COLLECTIVES))),
         doings=_doings(trace, collectives),
         spans=_spans(trace),
         problems=_problems(trace),
     )
 
 
+@once_per_trace
+def _counted(trace: Trace) -> Windows:
+    """Return the time of the steps that count; without steps that of the recording."""
+    counted = counted_steps(trace)
+    return Windows(*merge(counted.start_ns, counted.end_ns), has_steps=len(counted.row) > 0)
+
+
+def _counts(trace: Trace, collectives: pl.DataFrame) -> pl.Series:
+    """Return which collectives belong to steps that count, by where they were launched, or else began."""
+    numbers = trace.steps["number"].gather(counted_steps(trace).row.tolist())
+    begins = pl.Series(counted_part(trace).holds(collectives["start_ns"].to_numpy()), dtype=pl.Boolean)
+    in_step = collectives["step"].is_in(numbers.implode())
+    return pl.Series("counts", in_step.fill_null(begins) if len(numbers) else begins, dtype=pl.Boolean)
+
+
 def _summary(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
-    windows, steps = windows_of(trace), whole_steps(trace)
-    times = _device_times(trace, windows) if trace.has_device else _host_times(trace, collectives, windows)
-    count, meta = max(steps.height, 1), trace.meta
+    windows, steps, counted = windows_of(trace), whole_steps(trace), counted_steps(trace)
+    times = _device_times(trace, _counted(trace)) if trace.has_device else _host_times(trace, collectives)
+    count, meta = counted.steps, trace.meta
     values = {f"{name}_ns": round(value / count) for name, value in times._asdict().items()}
     row = {
         "rank": meta.rank,
@@ -138,10 +154,10 @@ def _summary(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
         "window_end_ns": int(windows.end_ns.max(initial=0)),
         "first_step": steps["number"].min(),
         "last_step": steps["number"].max(),
-        "steps": steps.height,
-        "step_ns": round(windows.whole_ns / count),
+        "steps": len(counted.row),
+        "step_ns": round(counted.mean_ns),
         **values,
-        "host_wait_ns": round(waiting_ns(trace) / count),
+        "host_wait_ns": round(waiting_ns(trace, counted_part(trace)) / count),
         "memory_peak_bytes": _memory_peak(trace),
         "events": trace.events.height,
         "is_partial": meta.is_partial,
@@ -204,10 +220,11 @@ def _device_times(trace: Trace, windows: Windows) -> _Times:
     return _Times(compute, comm - exposed, exposed, busy - all_kernels, windows.whole_ns - busy)
 
 
-def _host_times(trace: Trace, collectives: pl.DataFrame, windows: Windows) -> _Times:
+def _host_times(trace: Trace, collectives: pl.DataFrame) -> _Times:
+    windows = _counted(trace)
     start = collectives["start_ns"].to_numpy()
     comm = int(covered_ns(start, start + collectives["dur_ns"].to_numpy(), windows.start_ns, windows.end_ns).sum())
-    steps = whole_rows(trace)
+    steps = counted_rows(trace)
     if steps.height == 0:
         return _Times(windows.whole_ns - comm, 0, comm, 0, 0)
     exposed = int(steps["communication_ns"].sum())
@@ -234,8 +251,8 @@ def _doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
 
 
 def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
-    """Return the kernels, copies and fills of the window by name, without what ran beside a collective."""
-    windows, work = windows_of(trace), _work(trace)
+    """Return the kernels, copies and fills by name, without what ran beside a collective."""
+    windows, work = _counted(trace), _work(trace)
     work = work.only(~work.is_comm)
     start, dur = (collectives[name].to_numpy()[~collectives["on_host"].to_numpy()] for name in ("start_ns", "dur_ns"))
     free = windows.without(*merge(start, start + dur))
@@ -254,7 +271,7 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
 
 def _idle_doings(trace: Trace) -> pl.DataFrame:
     """Return the idle time of the rank's device by what the host did then."""
-    rows = idle_sums(trace, _busiest(trace))
+    rows = idle_sums(trace, _busiest(trace), strictly_counted(trace))
     return rows.insert_column(rows.width - 1, _source(trace, rows))
 
 
@@ -264,9 +281,9 @@ def _column(name: str, values: Sequence[object] | IntArray) -> pl.Series:
 
 def _host_doings(trace: Trace) -> pl.DataFrame:
     """Return what the thread that runs the steps did, but for communication."""
-    pieces, steps = named_pieces(trace), whole_steps(trace)
-    is_whole = trace.steps["number"].is_in(steps["number"].to_list())
-    rows = pieces.filter((pieces["phase"] != "communication") & is_whole.gather(pieces["step"]))
+    pieces = named_pieces(trace)
+    is_counted = np.isin(np.arange(trace.steps.height), counted_steps(trace).row)
+    rows = pieces.filter((pieces["phase"] != "communication") & pl.Series(is_counted).gather(pieces["step"]))
     found = rows.select(
         pl.col("phase").alias("cause"),
         pl.col("name").cast(pl.String),

@@ -24,8 +24,8 @@ RANK_COLUMNS = (
         name="step_ns",
         title="Step",
         unit="ns",
-        definition="Time of a step: from the start of the first to the end of the last complete step, divided by their "
-        "number. The whole recording if it has no steps.",
+        definition="Time of a step: the mean of those that count, as `step_ns` of the rank's own report. The whole "
+        "recording if it has no steps.",
     ),
     Column(
         name="compute_ns",
@@ -66,13 +66,14 @@ RANK_COLUMNS = (
         title="For others",
         unit="ns",
         definition="Time per step that the rank waits for others: the length of each collective less the shortest "
-        "among its ranks, summed. This needs no common clock.",
+        "among its ranks, summed over those of its steps that count. This needs no common clock.",
     ),
     Column(
         name="caused_wait_ns",
         title="Others for it",
         unit="ns",
-        definition="Time per step that all others together wait in the collectives to which this rank comes last.",
+        definition="Time per step that all others together wait in the collectives to which this rank comes last, "
+        "of those of its steps that count.",
     ),
     Column(name="last_in", title="Last in", unit="count", definition="Number of collectives to which it comes last."),
     Column(
@@ -104,9 +105,17 @@ RANK_COLUMNS = (
         "than ten.",
         is_minor=True,
     ),
-    Column(name="steps", title="Steps", unit="count", definition="Number of complete steps.", is_minor=True),
-    Column(name="first_step", title="First step", unit="step", definition="Number of the first one.", is_minor=True),
-    Column(name="last_step", title="Last step", unit="step", definition="Number of the last one.", is_minor=True),
+    Column(name="steps", title="Steps", unit="count", definition="Number of steps that count.", is_minor=True),
+    Column(
+        name="first_step",
+        title="First step",
+        unit="step",
+        definition="Number of the first complete one.",
+        is_minor=True,
+    ),
+    Column(
+        name="last_step", title="Last step", unit="step", definition="Number of the last complete one.", is_minor=True
+    ),
     Column(name="device", title="Device", unit="text", definition="Name of its device, if known.", is_minor=True),
     Column(name="file", title="File", unit="text", definition="Where it was read from.", is_minor=True),
 )
@@ -251,7 +260,7 @@ def join_ranks(
         ranks=ranks.select(column.name for column in RANK_COLUMNS),
         collectives=collectives.select(column.name for column in COLLECTIVE_COLUMNS),
         arrivals=arrivals.select(_ARRIVAL_SCHEMA.keys()).cast(_ARRIVAL_SCHEMA),  # type: ignore[arg-type]
-        stragglers=stragglers_of(ranks, collectives, arrivals, {rank: each.doings for rank, each in frames.items()}),
+        stragglers=stragglers_of(ranks, arrivals, {rank: each.doings for rank, each in frames.items()}),
         spans=_spans(frames, summary, zero_ns),
         problems=tuple(problems),
         world_size=max(int(summary["world_size"].max() or 0), summary.height),  # type: ignore[arg-type]
@@ -325,17 +334,19 @@ def _zero(summary: pl.DataFrame) -> int:
 
 
 def _with_waiting(summary: pl.DataFrame, arrivals: pl.DataFrame, collectives: pl.DataFrame) -> pl.DataFrame:
-    """Return the ranks with their waiting, and that of the others for them, a step."""
-    steps = max(collectives["step"].drop_nulls().n_unique(), 1)
-    waits = arrivals.group_by("rank").agg(pl.col("wait_ns").sum())
-    caused = collectives.group_by(pl.col("last_rank").alias("rank")).agg(
-        pl.col("wait_ns").sum().alias("caused_wait_ns"), pl.len().cast(pl.Int32).alias("last_in")
+    """Return the ranks with their waiting, and that of the others for them, per step of those that count."""
+    waits = arrivals.filter("counts").group_by("rank").agg(pl.col("wait_ns").sum())
+    last = arrivals.filter("is_last").select("rank", "number", "counts")
+    last = last.join(collectives.select("number", "wait_ns"), on="number", how="left")
+    caused = last.group_by("rank").agg(
+        pl.col("wait_ns").filter("counts").sum().alias("caused_wait_ns"), pl.len().cast(pl.Int32).alias("last_in")
     )
     found = summary.join(waits, on="rank", how="left", maintain_order="left").join(
         caused, on="rank", how="left", maintain_order="left"
     )
     a_step = [
-        (pl.col(name).fill_null(0) / steps).round().cast(pl.Int64).alias(name) for name in ("wait_ns", "caused_wait_ns")
+        (pl.col(name).fill_null(0) / pl.col("steps").clip(1)).round().cast(pl.Int64).alias(name)
+        for name in ("wait_ns", "caused_wait_ns")
     ]
     return found.with_columns(*a_step, pl.col("last_in").fill_null(0))
 

@@ -22,6 +22,7 @@ MATCHED_SCHEMA: dict[str, DType] = {
     "dur_ns": pl.Int64,
     "bytes": pl.Int64,
     "on_host": pl.Boolean,
+    "counts": pl.Boolean,
     "key": pl.Int64,
 }
 # The share of the collectives that lie within the stated error of a clock.

@@ -100,9 +100,7 @@ class _Cause(NamedTuple):
     cause_ns: int = 0
 
 
-def stragglers_of(
-    ranks: pl.DataFrame, collectives: pl.DataFrame, arrivals: pl.DataFrame, doings: Mapping[int, pl.DataFrame]
-) -> pl.DataFrame:
+def stragglers_of(ranks: pl.DataFrame, arrivals: pl.DataFrame, doings: Mapping[int, pl.DataFrame]) -> pl.DataFrame:
     """Return one row per rank for which the others wait noticeably, the one that costs the most first."""
     whole = int(ranks["caused_wait_ns"].sum())
     if whole == 0:
@@ -115,7 +113,7 @@ def stragglers_of(
     ).sort("caused_wait_ns", "rank", descending=[True, False])
     taken = dict(arrivals.group_by("rank").agg(pl.len()).iter_rows())
     a_step = _a_step(ranks, doings)
-    starts = _late_starts(ranks, collectives)
+    starts = _late_starts(ranks)
     rows = []
     for row in late.iter_rows(named=True):
         rank = int(row["rank"])
@@ -151,18 +149,18 @@ def _own_times(rank: int, ranks: pl.DataFrame) -> dict[str, int]:
     return {"own_ns": int(mine[0]), "others_own_ns": round(float(others.median() or 0))}  # type: ignore[arg-type]
 
 
-def _late_starts(ranks: pl.DataFrame, collectives: pl.DataFrame) -> dict[int, float]:
+def _late_starts(ranks: pl.DataFrame) -> dict[int, float]:
     """Return by how many ns per step each rank entered its first step later than the others did on average."""
     if ranks["clock_offset_ns"].null_count() or ranks["first_step"].n_unique() != 1:
         return {}
-    steps = max(collectives["step"].drop_nulls().n_unique(), 1)
+    steps = dict(ranks.select("rank", pl.col("steps").clip(1)).iter_rows())
     entered = ranks.select(
         "rank", (pl.col("start_unix_ns") + pl.col("window_start_ns") - pl.col("clock_offset_ns")).alias("at")
     )
     least = int(entered["at"].min())  # type: ignore[arg-type]
     after = {rank: at - least for rank, at in entered.iter_rows()}
     others = max(len(after) - 1, 1)
-    return {rank: (at - (sum(after.values()) - at) / others) / steps for rank, at in after.items()}
+    return {rank: (at - (sum(after.values()) - at) / others) / steps[rank] for rank, at in after.items()}
 
 
 def _cause_of(rank: int, doings: pl.DataFrame, ranks: pl.DataFrame, late_ns: float, late_start_ns: float) -> _Cause:

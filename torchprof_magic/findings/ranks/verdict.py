@@ -204,7 +204,7 @@ def _doubts(job: Job, rank: int | None = None) -> tuple[str, ...]:
 
 
 def _a_step(job: Job) -> str:
-    return " per step" if job.collectives["step"].drop_nulls().n_unique() > 1 else ""
+    return " per step" if int(str(job.ranks["steps"].max() or 0)) > 1 else ""
 
 
 def _plain(text: str) -> Span:

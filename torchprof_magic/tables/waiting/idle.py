@@ -140,16 +140,17 @@ def idle_runs(trace: Trace) -> pl.DataFrame:
     return frame.with_columns(pl.Series("begins", _begins(pieces.gap[first], cause_numbers(trace)[first])))
 
 
-def idle_sums(trace: Trace, device: int) -> pl.DataFrame:
-    """Return the idle time of a device by ``cause``, ``name``, ``file`` and ``line``, as ``ns``."""
+def idle_sums(trace: Trace, device: int, part: TimeRange) -> pl.DataFrame:
+    """Return the idle time of a device in a part, by ``cause``, ``name``, ``file`` and ``line``, as ``ns``."""
     pieces = idle_pieces(trace)
-    here = np.flatnonzero(pieces.device == device)
+    _, idle_ns = part.cut(pieces.start_ns, pieces.end_ns - pieces.start_ns)
+    here = np.flatnonzero((pieces.device == device) & (idle_ns > 0))
     if len(here) == 0:
         return pl.DataFrame(schema=_SUMS_SCHEMA)
     labels = _idle_labels(trace)
     causes, (name, file, line) = cause_numbers(trace), labels.names
     same = tuple(column[here] for column in (causes, name, file, np.maximum(line, 0)))
-    first, sums = _summed(same, (pieces.end_ns - pieces.start_ns)[here])
+    first, sums = _summed(same, idle_ns[here])
     row = here[first]
     file_of, line_of = Places(labels.places.files, labels.places.file[row], labels.places.line[row]).columns()
     columns = {

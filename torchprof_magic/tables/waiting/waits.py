@@ -162,9 +162,9 @@ def _rows(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(schema.keys()).cast(schema)  # type: ignore[arg-type]
 
 
-def waiting_ns(trace: Trace) -> int:
-    """Return how long all blocking calls of the program took within the recorded steps, without waits of the host."""
-    return int(_in_windows(trace)["dur_ns"].sum())
+def waiting_ns(trace: Trace, part: TimeRange) -> int:
+    """Return how long all blocking calls of the program took within a part, without waits of the host."""
+    return int(_calls_in(trace, part)["dur_ns"].sum())
 
 
 def _calls_in(trace: Trace, part: TimeRange) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 from made_ranks import LATE_LINE, device_step, host_step, write_job, write_rank
+from support import Event, annotation, kernel, launch
 
 import torchprof_magic as tp
 
@@ -45,6 +46,39 @@ def test_the_parts_of_a_rank_add_up_to_its_step(tmp_path: Path) -> None:
     assert ranks["hidden_comm_ns"].to_list() == [0] * 4
     parts = sum(ranks[name] for name in ("compute_ns", "exposed_comm_ns", "copy_ns", "idle_ns"))
     assert parts.to_list() == ranks["step_ns"].to_list()  # type: ignore[union-attr]
+
+
+def long_step(number: int, late_us: float) -> list[Event]:
+    """A step of 5 ms, far longer than others, with a collective for which the others wait."""
+    at, one = number * 1000, 10 * number
+    return [
+        annotation(f"ProfilerStep#{number}", at, 5000),
+        launch(at + 10, 5, one + 1),
+        kernel("gemm", at + 20, 2000, one + 1),
+        launch(at + 3000 + late_us, 5, one + 2),
+        kernel("ncclDevKernel_AllReduce", at + 3010 + late_us, 1800 - late_us, one + 2, stream=20),
+    ]
+
+
+def test_steps_that_do_not_count_are_not_in_the_times_of_a_rank(tmp_path: Path) -> None:
+    for rank in range(4):
+        late_us = 200 if rank == 3 else 0
+        steps = [event for number in (1, 2, 8, 9) for event in device_step(number, late_us)]
+        write_rank(tmp_path, rank, *steps, *long_step(3, 1500 if rank == 1 else 0))
+    report = tp.load(tmp_path)
+    assert report.ranks["steps"].to_list() == [4] * 4
+    assert report.ranks["step_ns"].to_list() == [MS] * 4 == [report.rank(rank).step_ns for rank in range(4)]
+    assert report.ranks["compute_ns"].to_list() == [100_000] * 4
+    assert report.ranks["exposed_comm_ns"].to_list() == [400_000, 400_000, 400_000, 200_000]
+    parts = [report.ranks[name] for name in ("compute_ns", "exposed_comm_ns", "copy_ns", "idle_ns")]
+    assert sum(parts).to_list() == [MS] * 4  # type: ignore[union-attr]
+    # Rank 1 is late by 1.5 ms, but only in the step that does not count.
+    assert report.ranks["wait_ns"].to_list() == [200_000, 200_000, 200_000, 0]
+    assert report.ranks["caused_wait_ns"].to_list() == [0, 0, 0, 600_000]
+    assert report.ranks["last_in"].to_list() == [0, 1, 0, 4]
+    assert report.collectives.height == 5
+    row = report.stragglers.row(0, named=True)
+    assert (row["rank"], row["line"], row["cause_ns"]) == (3, 12, 200_000)
 
 
 def test_the_straggler_is_named_with_what_it_does_meanwhile(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.device.idle_pieces import DETAILS, idle_pieces
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.time_range import TimeRange
+from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.tables.steps import device_intervals
@@ -268,10 +268,11 @@ def test_the_table_of_a_random_trace_has_the_same_sums_as_its_pieces(seed: int) 
 def test_the_sums_of_a_device_are_those_of_its_rows_in_the_table(seed: int) -> None:
     trace = random_trace(seed)
     key = ["cause", "name", "file", "line"]
-    rows = idle_table(trace).frame
-    for device in (0, 1, 7):
-        own = rows.filter(pl.col("device") == device).group_by(key).agg(pl.col("idle_ns").sum())
-        assert sorted(idle_sums(trace, device).rows(), key=str) == sorted(own.rows(), key=str)
+    for part in (WHOLE, TimeRange(200_000, 900_000, ((400_000, 500_000),))):
+        rows = idle_table(trace, part).frame
+        for device in (0, 1, 7):
+            own = rows.filter(pl.col("device") == device).group_by(key).agg(pl.col("idle_ns").sum())
+            assert sorted(idle_sums(trace, device, part).rows(), key=str) == sorted(own.rows(), key=str)
 
 
 def test_a_part_has_the_idle_time_in_it_with_the_cause_of_the_whole_gap() -> None:
