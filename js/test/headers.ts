@@ -33,6 +33,7 @@ export function columnHeader(
     is_verbatim: false,
     is_sum: false,
     is_change: false,
+    halves: [],
     ...more,
   };
 }

@@ -13,6 +13,7 @@ from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import step_pieces
+from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
@@ -27,6 +28,7 @@ from torchprof_magic.tables.memory.in_use import memory_series
 from torchprof_magic.tables.memory.starting_level import starting_note
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
 from torchprof_magic.tables.process_groups import ranks_text
+from torchprof_magic.tables.snapshot.frames import held_by_line
 from torchprof_magic.tables.source.lines import lines_table
 from torchprof_magic.tables.source.modules import modules_table
 from torchprof_magic.tables.steps import counted_rows, steps_table
@@ -50,6 +52,7 @@ def overview_facts(trace: Trace) -> Facts:
         _waits(trace),
         _loaders(trace),
         Section(title="Memory", facts=_memory(trace), kind="memory"),
+        _holders(trace),
         _top_ops(trace),
         _top_modules(trace),
         _top_lines(trace),
@@ -308,6 +311,37 @@ def _memory(trace: Trace) -> tuple[Fact, ...]:
         if (reserved := rows["reserved_bytes"].max()) is not None:
             facts.append(_number(f"Reserved on {lane}", reserved, "bytes"))  # type: ignore[arg-type]
     return (*facts, *_largest_saving(trace))
+
+
+def _holders(trace: Trace) -> Section:
+    """Return who allocated what a snapshot holds at the peak, on the device with the highest one."""
+    held = held_by_line(trace) if is_snapshot(trace) else None
+    if held is None or held.height == 0:
+        return Section(title="Who holds it", facts=())
+    sums = held.group_by("device", maintain_order=True).agg(pl.col("size_bytes").sum())
+    device = sums["device"][int(sums["size_bytes"].arg_max() or 0)]
+    held = held.filter(pl.col("device") == device)
+    unnamed = _unnamed(alive_at(trace, "peak", device))
+    facts = tuple(_holder(trace, row, unnamed) for row in held.head(TOP_ROWS).to_dicts())
+    if (rest := held[TOP_ROWS:]).height:
+        label = f"{format_count(rest.height)} more"
+        facts = (*facts, Fact(label=label, value=float(rest["size_bytes"].sum()), unit="bytes"))
+    return Section(title="Who holds it", facts=facts, kind="bars", aside=f"at the peak of {device}")
+
+
+def _unnamed(blocks: pl.DataFrame) -> str:
+    """Return what blocks without a line and a function are called: by when they were allocated, if that tells why."""
+    unnamed = blocks.filter(pl.col("line").is_null() & pl.col("function").is_null())["allocated_at_ns"]
+    return "Before the history" if unnamed.null_count() == len(unnamed) else "Without a stack"
+
+
+def _holder(trace: Trace, row: dict[str, Any], unnamed: str) -> Fact:
+    file, _, line = (row["line"] or "").rpartition(":")
+    place = place_of(trace, file, int(line) if line.isdecimal() else None)
+    name = short_name(row["function"]) if row["function"] else ""
+    note = place if name else counted(row["blocks"], "block")
+    size_bytes = float(row["size_bytes"])
+    return Fact(label=name or place or unnamed, value=size_bytes, unit="bytes", note=note, view="memory")
 
 
 def _largest_saving(trace: Trace) -> list[Fact]:

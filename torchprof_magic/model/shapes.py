@@ -24,7 +24,8 @@ class Column:
     ``is_minor`` columns are hidden first if the view is narrow; ``has_bar`` draws a bar behind the number. Text of an
     ``is_verbatim`` column keeps its spaces and is not shortened, as source code. An ``is_sum`` column adds up over the
     recorded steps, so it can be shown a step. Numbers of an ``is_change`` column are differences, drawn from a middle
-    line to either side.
+    line to either side. A bar with ``halves`` is the sum of two other columns, of the forward and the backward pass, in
+    the hues of these phases.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Column:
     is_verbatim: bool = False
     is_sum: bool = False
     is_change: bool = False
+    halves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,9 @@ export type VerdictHeader = Checked<typeof verdictHeader>;
  * `is_minor` columns are hidden first if the view is narrow; `has_bar` draws a bar behind the
  * number. Text of an `is_verbatim` column keeps its spaces and is not shortened, as source code.
  * An `is_sum` column adds up over the recorded steps, so it can be shown a step. Numbers of an
- * `is_change` column are differences, drawn from a middle line to either side.
+ * `is_change` column are differences, drawn from a middle line to either side. A bar with `halves`
+ * is the sum of two other columns, of the forward and the backward pass, in the hues of these
+ * phases.
  */
 export const column = record({
   name: text,
@@ -78,6 +80,7 @@ export const column = record({
   is_verbatim: flag,
   is_sum: flag,
   is_change: flag,
+  halves: listOf(text),
 });
 export type Column = Checked<typeof column>;
 

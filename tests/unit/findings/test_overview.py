@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
+from made_snapshots import at, entry, segment, snapshot_of
+from made_snapshots import frame as snapshot_frame
 from support import Event, allocation, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
@@ -243,3 +245,29 @@ def test_the_sections_stand_in_reading_order_and_those_about_the_recording_are_f
         ("Device 0", "about"),
         ("Recording", "about"),
     ]
+
+
+def test_a_snapshot_says_who_holds_the_memory_at_the_peak() -> None:
+    own = [snapshot_frame("/site-packages/torch/nn/linear.py", 9, "forward"), snapshot_frame("/u/train.py", 31, "step")]
+    before, of_step = segment(999, at(16384, 7)), entry("alloc", 0, 30, 4096, frames=own)
+    trace = snapshot_of(of_step, entry("free_completed", 10, 100, 8192), segments=(before,))
+    held = section(trace, "Who holds it")
+    assert held.aside == "at the peak of cuda:0"
+    assert [(fact.label, fact.note, fact.value) for fact in held.facts] == [
+        ("Before the history", "2 blocks", 107),
+        ("step", "u/train.py:31", 30),
+    ]
+    # Without frames it is only known that the history has its allocation.
+    unknown = snapshot_of(entry("alloc", 0, 30, 4096), segments=(before,))
+    assert [fact.label for fact in section(unknown, "Who holds it").facts] == ["Without a stack"]
+    assert "Who holds it" not in titles(make_trace(span("aten::mm", 0, 50), allocation(1, 8, 8)))
+
+
+def test_a_snapshot_of_many_lines_sums_up_those_that_hold_the_least() -> None:
+    entries = [
+        entry("alloc", number, 10 * number, 4096 * number, frames=[snapshot_frame("/u/a.py", number, f"f{number}")])
+        for number in range(1, 9)
+    ]
+    held = section(snapshot_of(*entries), "Who holds it").facts
+    assert [fact.label for fact in held] == ["f8", "f7", "f6", "f5", "f4", "f3", "2 more"]
+    assert held[-1].value == 30

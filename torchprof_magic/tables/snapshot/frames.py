@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.memory.alive import peak_row
+from torchprof_magic.facts.memory.alive import alive_at, peak_row
 from torchprof_magic.facts.memory.block_lives import block_lives, device_history, level_after
 from torchprof_magic.facts.memory.stack_lines import lines_of
 from torchprof_magic.facts.shared import once_per_trace
@@ -15,6 +15,7 @@ from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.shapes import Column
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.memory.alive import Moment
     from torchprof_magic.model.trace import Trace
 
 DEFAULT_POOL = "0.0"
@@ -221,6 +222,14 @@ def blocks_table(trace: Trace) -> pl.DataFrame:
 _BEGUN = pl.DataFrame(
     schema={"device": pl.String, "address": pl.UInt64, "allocated_at_ns": pl.Int64, "state": pl.Boolean}
 )
+
+
+def held_by_line(trace: Trace, at: Moment = "peak", device: str | None = None) -> pl.DataFrame:
+    """Return who allocated what is in use at a moment: device, line, function, bytes and blocks, the largest first."""
+    blocks = alive_at(trace, at, device)
+    lines = blocks.group_by("device", "line", "function", maintain_order=True)
+    held = lines.agg(pl.col("size_bytes").sum(), pl.len().alias("blocks"))
+    return held.sort("size_bytes", descending=True, maintain_order=True)
 
 
 def _begun_on(trace: Trace, device: str) -> pl.DataFrame:

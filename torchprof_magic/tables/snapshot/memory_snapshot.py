@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from torchprof_magic.facts.memory.alive import alive_at
-from torchprof_magic.tables.snapshot.frames import blocks_table, pools_table, segments_table, snapshot_devices
+from torchprof_magic.tables.snapshot.frames import (
+    blocks_table,
+    held_by_line,
+    pools_table,
+    segments_table,
+    snapshot_devices,
+)
 from torchprof_magic.tables.snapshot.stack_flame import bytes_flame
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from torchprof_magic.facts.memory.alive import Moment
     from torchprof_magic.model.shapes import Tree
     from torchprof_magic.model.trace import Trace
@@ -74,12 +80,7 @@ class Snapshot:
 
         The largest are first. A ``line`` is null if the code had no Python frame, or ran before the history.
         """
-        return (
-            alive_at(self.trace, at, device)
-            .group_by("device", "line", "function", maintain_order=True)
-            .agg(pl.col("size_bytes").sum(), pl.len().alias("blocks"))
-            .sort("size_bytes", descending=True, maintain_order=True)
-        )
+        return held_by_line(self.trace, at, device)
 
     def flame(self, at: Moment = "peak", device: str | None = None) -> Tree:
         """Return the stacks that allocated what is in use at a moment, as a flame graph of bytes."""

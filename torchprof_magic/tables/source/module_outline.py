@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import polars as pl
 
 from torchprof_magic.facts.shared import once_for_the_whole
-from torchprof_magic.model.shapes import Outline, Table
+from torchprof_magic.model.shapes import Column, Outline, Table
 from torchprof_magic.tables.source.modules import OUTSIDE, SCHEMA, modules_table
 
 if TYPE_CHECKING:
@@ -20,6 +21,28 @@ Row: TypeAlias = dict[str, object]
 LEAST_MERGED = 3
 # Trees of which at most so many rows are in no merged one are open as a whole at first.
 SMALL = 32
+# The bars of both passes.
+_BOTH = (
+    Column(
+        name="both_cpu_ns",
+        title="CPU",
+        unit="ns",
+        definition="Host time of its forward and of its backward pass, with everything inside.",
+        has_bar=True,
+        is_sum=True,
+        halves=("total_cpu_ns", "backward_cpu_ns"),
+    ),
+    Column(
+        name="both_device_ns",
+        title="Device",
+        unit="ns",
+        definition="Summed time of device work that both passes launched, with everything inside.",
+        has_bar=True,
+        is_sum=True,
+        halves=("device_ns", "backward_device_ns"),
+    ),
+)
+_TITLES = {"total_cpu_ns": "Forward CPU", "device_ns": "Forward device"}
 _SUMMED = [name for name, dtype in SCHEMA.items() if dtype == pl.Int64]
 
 
@@ -33,16 +56,36 @@ class _Entry(NamedTuple):
 
 @once_for_the_whole
 def modules_view(trace: Trace, part: TimeRange) -> Table:
-    """Return the modules as a tree; ``report.modules`` has the same rows without those that merge siblings."""
+    """Return the modules as a tree; ``report.modules`` has the same rows without those that merge siblings.
+
+    The forward and the backward pass of a module are one bar.
+    """
     table = modules_table(trace, part)
-    names = [column.name for column in table.columns if column.name != "parent"]
     schema = {"id": pl.String, "above": pl.String, "is_merged": pl.Boolean, **SCHEMA}
     shown = _shown(table.frame.to_dicts())
-    frame = pl.DataFrame(shown, schema=schema).select("id", "above", pl.col("is_merged").fill_null(value=False), *names)
-    columns = tuple(column for column in table.columns if column.name != "parent")
+    frame = pl.DataFrame(shown, schema=schema).with_columns(
+        pl.sum_horizontal(column.halves).alias(column.name) for column in _BOTH
+    )
+    columns = _with_both_passes([column for column in table.columns if column.name != "parent"])
+    names = [column.name for column in columns]
+    frame = frame.select("id", "above", pl.col("is_merged").fill_null(value=False), *names)
     depth = 9 if _count_outside_of_merged(shown) <= SMALL else 2
     outline = Outline(id="id", parent="above", open_levels=depth, closed="is_merged")
     return Table(frame=frame, columns=columns, outline=outline)
+
+
+def _with_both_passes(columns: list[Column]) -> tuple[Column, ...]:
+    """Return the columns with the bars of both passes, each before its halves, which are numbers, and own times."""
+    of_name = {column.name: column for column in columns}
+    first = next(at for at, column in enumerate(columns) if column.name == "self_cpu_ns")
+    shown: list[Column] = []
+    for bar in _BOTH:
+        halves = [of_name.pop(name) for name in bar.halves if name in of_name]
+        if halves:
+            titles = [_TITLES.get(half.name, half.title) for half in halves]
+            shown += [bar, *(replace(half, title=to, has_bar=False) for half, to in zip(halves, titles, strict=True))]
+    rest = [column for column in columns if column.name in of_name]
+    return (*rest[:first], *shown, *rest[first:])
 
 
 def _count_outside_of_merged(shown: list[Row]) -> int:

@@ -417,7 +417,7 @@ describe("a view that the kernel computes for a range", () => {
 
 describe("a grouping that the kernel builds on request", () => {
   const COLUMN = { definition: "", is_minor: false, has_bar: false, is_verbatim: false };
-  const PLAIN = { is_sum: false, is_change: false };
+  const PLAIN = { is_sum: false, is_change: false, halves: [] };
   const HEADER = {
     shape: "table",
     columns: [

@@ -24,6 +24,8 @@ const FOLD_MARGIN_PX = 5;
 const FIRST_ROW_INDEX = 2;
 // The phase that is hatched in every view.
 const WAITING = "waiting";
+// What the halves of a bar are.
+const PASSES = ["forward", "backward"];
 
 /** What a row asks of its table, by its number in the frame and its position. */
 export interface RowActs {
@@ -235,15 +237,31 @@ function BarCell({
   value,
   isQuiet,
 }: CellProps & { readonly value: ComponentChild; readonly isQuiet: boolean }) {
-  const phase = hue === column.header.name ? phaseOf(view, frame, row) : "";
-  const color = phase === "" ? undefined : phaseColor(phase, report.look.value.theme);
+  const { name, halves } = column.header;
+  const { theme } = report.look.value;
+  const whole = numberAt(frame, name, row) || 1;
+  const own = hue === name ? phaseOf(view, frame, row) : "";
+  const parts =
+    halves.length === 0
+      ? [{ phase: own, share: 1 }]
+      : PASSES.map((phase, at) => ({
+          phase,
+          share: numberAt(frame, halves[at] ?? "", row) / whole,
+        }));
   return (
     <>
       <span class={isQuiet ? "tp-bar-track tp-bar-none" : "tp-bar-track"}>
-        <span
-          class={phase === WAITING ? "tp-bar tp-hatched" : "tp-bar"}
-          style={{ width: percent(barRatio(column, row)), backgroundColor: color }}
-        />
+        {parts.map(({ phase, share }) => (
+          <span
+            key={phase}
+            class={phase === WAITING ? "tp-bar tp-hatched" : "tp-bar"}
+            title={halves.length > 0 ? phaseTitle(phase) : undefined}
+            style={{
+              width: percent(barRatio(column, row) * share),
+              backgroundColor: phase === "" ? undefined : phaseColor(phase, theme),
+            }}
+          />
+        ))}
       </span>
       <span class="tp-bar-value" style={{ width: `${column.digitsPx}px` }}>
         {value}

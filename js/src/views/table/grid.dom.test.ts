@@ -11,6 +11,7 @@ import { fittingColumns, gridColumns } from "./grid-columns";
 import { orderedRows } from "./grid-order";
 import { createGridTable, type GridTable } from "./grid-table";
 
+const HALVES = ["self_ns", "calls"];
 let report: Mounted | undefined;
 
 async function show(): Promise<HTMLElement> {
@@ -202,6 +203,26 @@ describe("the selection", () => {
     find(root, '.tp-links [data-tp-target="ops"]').click();
     await settle();
     expect(find(root, ".tp-tools-note").textContent).toBe("6 ops");
+  });
+});
+
+describe("a bar of two passes", () => {
+  it("has a part for each, in the share that it is of the sum", async () => {
+    const { views } = JSON.parse(String(hostOf().get("_header"))) as ReportHeader;
+    const halved = views.map((view) =>
+      view.shape === "table"
+        ? { ...view, columns: view.columns.map((each) => ({ ...each, halves: HALVES })) }
+        : view,
+    );
+    report = mount(hostOf({ views: halved }));
+    await settle();
+    const row = find(report.root, '.tp-rows [data-tp-row="1"]');
+    const bars = Array.from(row.querySelectorAll<HTMLElement>(".tp-bar"));
+    // The longest row: all of its 50 ms are in the first half, and 10 ns in the second.
+    expect(bars.map(({ title, style }) => [title, style.width])).toEqual([
+      ["forward", "100%"],
+      ["backward", "0%"],
+    ]);
   });
 });
 

@@ -209,7 +209,11 @@ function GridBody(props: PartProps & { readonly lefts: ReadonlyMap<string, numbe
   acts.current = actsOf(props);
   return (
     // biome-ignore lint/a11y/useSemanticElements: see the grid.
-    <div class="tp-rows" role="rowgroup" style={{ height: `${grid.rows.length * ROW_PX}px` }}>
+    <div
+      class={view.outline?.open_levels === 0 ? "tp-rows tp-details" : "tp-rows"}
+      role="rowgroup"
+      style={{ height: `${grid.rows.length * ROW_PX}px` }}
+    >
       {grid.visible.map((position) => {
         const row = grid.rows[position];
         return row === undefined ? null : (

@@ -8,6 +8,7 @@ import type { MinimapBrush } from "../../draw/minimap";
 import { paintPhases } from "../../draw/timeline/phases";
 import { coveredIn, type SliceRow } from "../../layout/slice-index";
 import { type Frame, numbersOf } from "../../wire/frame";
+import type { SliceLane } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { useMinimap } from "../graph/use-minimap";
 import { phasesOf, type TimelineModel } from "./timeline-model";
@@ -47,7 +48,8 @@ export function TimelineMinimap({ report, moves }: MinimapProps) {
     };
   };
   const canvas = useMinimap(moves, sceneOf, [memory]);
-  const busy = overview.devices.length > 0 ? "device busy" : "threads busy";
+  const isOfRanks = overview.devices.length === 0 && busyRows(overview).among > 0;
+  const busy = isOfRanks ? "busy" : overview.devices.length > 0 ? "device busy" : "threads busy";
   const what = frame === null ? busy : "busy, memory";
   return (
     <div class="tp-minimap">
@@ -116,27 +118,41 @@ function paintMemory({ context, size, scale, colors }: Brush, memory: MemoryCurv
   context.stroke();
 }
 
-/** The share of each bin in which the busiest device, or any of the threads, works. */
-function busyShares(model: TimelineModel, width: number): readonly number[] {
+/** The share of each bin in which the busiest device, any of the threads, or the mean of the ranks works. */
+export function busyShares(model: TimelineModel, width: number): readonly number[] {
   const bins = Math.max(1, Math.floor(width / BIN_PX));
   const { start, end } = model.whole;
   const step = (end - start) / bins;
-  const rows = busyRows(model);
+  const { rows, among } = busyRows(model);
   return Array.from({ length: bins }, (_, bin) => {
     const from = start + bin * step;
     const covered = rows.map((row) => coveredIn(model.ops, row, from, from + step));
-    return Math.min(1, Math.max(0, ...covered) / Math.max(1, step));
+    const busy =
+      among > 0 ? covered.reduce((sum, each) => sum + each, 0) / among : Math.max(0, ...covered);
+    return Math.min(1, busy / Math.max(1, step));
   });
 }
 
-function busyRows(model: TimelineModel): readonly SliceRow[] {
-  const devices = model.devices.flatMap(({ busy }) => (busy === null ? [] : [busy]));
-  if (devices.length > 0) return devices;
-  return model.view.lanes.flatMap(({ kind }, lane) => {
-    // The outermost level is the step itself.
-    const rows = model.ops.ofLane[lane] ?? [];
-    return kind === "thread" ? rows.slice(1, 2) : [];
-  });
+interface BusyRows {
+  readonly rows: readonly SliceRow[];
+  /** Of how many ranks they are; 0 for one, of which the busiest row counts. */
+  readonly among: number;
+}
+
+function busyRows({ devices, ops, view }: TimelineModel): BusyRows {
+  const busy = devices.flatMap((device) => (device.busy === null ? [] : [device.busy]));
+  if (busy.length > 0) return { rows: busy, among: 0 };
+  const rowsOf = (wanted: SliceLane["kind"], level: number) =>
+    view.lanes.flatMap(({ kind }, lane) =>
+      kind === wanted ? (ops.ofLane[lane] ?? []).slice(level, level + 1) : [],
+    );
+  // The streams of a device are beside its waits; those of ranks are alone.
+  const ofRanks = devices.length === 0 ? rowsOf("stream", 0) : [];
+  if (ofRanks.length > 0) {
+    return { rows: ofRanks, among: new Set(view.lanes.map(({ group }) => group)).size };
+  }
+  // The outermost level is the step itself.
+  return { rows: rowsOf("thread", 1), among: 0 };
 }
 
 /** Time and bytes of the lane that reaches highest. */

@@ -56,6 +56,23 @@ def test_a_module_has_its_own_time_and_that_of_modules_inside_it_forward_and_bac
     ]
 
 
+def test_the_forward_and_the_backward_pass_of_a_module_are_one_bar() -> None:
+    trace = watched(module("", "Net", -1), module("layers.0", "Linear", 0), scopes=[(0, 4, 40), (1, 11, 25)])
+    view = modules_view(trace)
+    assert view.frame.select("path", "both_cpu_ns", "both_device_ns").rows() == [
+        ("Net", 60_000, 55_000),
+        ("layers.0", 45_000, 55_000),
+        ("outside of modules", 0, 7_000),
+    ]
+    bars = {column.name: column.halves for column in view.columns if column.has_bar}
+    assert bars == {
+        "self_cpu_ns": (),
+        "both_cpu_ns": ("total_cpu_ns", "backward_cpu_ns"),
+        "both_device_ns": ("device_ns", "backward_device_ns"),
+    }
+    assert "both_cpu_ns" not in modules_table(trace).frame.columns  # it is of the view alone
+
+
 def test_a_module_has_the_flops_of_its_ops_and_of_their_backward_nodes_with_those_inside() -> None:
     shapes = {"Input Dims": [[3, 4], [4, 5]]}
     trace = watched(
