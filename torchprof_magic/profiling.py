@@ -24,7 +24,9 @@ from torchprof_magic.options import (
     ProfileOptions,
     ScheduleOptions,
     activities_of,
+    closest_keyword,
     keep_options,
+    meant,
     metadata_of,
     profile_options,
     resolved,
@@ -34,7 +36,7 @@ from torchprof_magic.run.messages import say
 from torchprof_magic.run.stepping.stepper import Stepper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import FrameType, TracebackType
 
     from typing_extensions import Unpack
@@ -59,6 +61,15 @@ _SIGNATURE = inspect.Signature(
         for name, option in KEYWORDS.items()
     ]
 )
+
+
+def _check_names(options: Mapping[str, object]) -> None:
+    """Raise ``TypeError`` for an option that does not exist, with the one that it is nearly."""
+    try:
+        _SIGNATURE.bind(**options)
+    except TypeError as exc:
+        unknown = next((name for name in options if name not in _SIGNATURE.parameters), "")
+        raise TypeError(f"{exc}{meant(closest_keyword(unknown))}") from None
 
 
 def _with_options(documented: type[profile]) -> type[profile]:
@@ -101,7 +112,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     """
 
     def __init__(self, *, use_cuda: bool | None = None, **options: Unpack[Keywords]) -> None:
-        _SIGNATURE.bind(**options)  # raises TypeError for an option that does not exist
+        _check_names(options)
         values = resolved(options)
         if values["lines"] is None:  # what is kept in memory needs a line, and a block has no cell that marks them
             values["lines"] = bool(values["profile_memory"])

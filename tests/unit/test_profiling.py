@@ -607,3 +607,10 @@ def test_a_block_goes_on_where_torch_cannot_start_its_profiler(monkeypatch: pyte
     with tp.profile() as p:
         work()
     assert p.report.ops.height > 0
+
+
+def test_an_option_that_does_not_exist_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'modules'; did you mean with_modules\?$"):
+        tp.profile(modules=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'qwxz'$"):
+        tp.profile(qwxz=True)  # type: ignore[call-arg]

@@ -275,13 +275,13 @@ def _last_report() -> Report:
 
 
 def _list_runs(runs: list[Entry]) -> None:
-    """Print the runs of this kernel with the step of each as a bar, on one scale for the runs of a cell."""
+    """Print the runs of this kernel with the step of each as a bar, all on one scale."""
     if not runs:
         _say(NO_RUN)
+    longest = max((run.step_ns or 0 for run in runs), default=0)
     for number, run in enumerate(runs, 1):
         at = time.strftime("%H:%M:%S", time.localtime(run.unix_s))
         step = "no complete step" if run.step_ns is None else f"{format_ns(run.step_ns)} per step"
-        longest = max((each.step_ns or 0 for each in runs if each.cell == run.cell), default=0)
         line = f"{number:>3}  {at}  {printable(run.title):<24}  {step:>20}  {counted(run.events, 'event'):>18}"
         _say(f"{line}  {_bar(run.step_ns or 0, longest):<{BAR_CHARS}}  {run.change}".rstrip())
 

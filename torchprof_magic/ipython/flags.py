@@ -14,11 +14,11 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic_arguments import argument, argument_group, magic_arguments
+from IPython.core.magic_arguments import argument, argument_group, magic_arguments, parse_argstring
 from traitlets import Bool, CaselessStrEnum, Dict, Float, HasTraits, Int, TraitType, Unicode, Union
 
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.options import ACTIVITIES, OPTIONS, Kind, Option, resolved
+from torchprof_magic.options import ACTIVITIES, OPTIONS, Kind, Option, closest_flag, meant, resolved
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -32,6 +32,8 @@ _OF_IPYTHON = frozenset(
     ("In", "Out", "get_ipython", "exit", "quit", "_", "__", "___", "_i", "_ii", "_iii", "_ih", "_oh", "_dh")
 )
 _OF_HISTORY = re.compile(r"_i?[0-9]+")
+# What argparse says of a flag that does not exist.
+_UNKNOWN = re.compile(r"unrecognized arguments: (--\S+)")
 _DUNDER = re.compile(r"__.*__")
 
 
@@ -150,6 +152,15 @@ def _metadata(text: str) -> tuple[str, object]:
         return key, json.loads(value)
     except (ValueError, RecursionError):
         return key, value
+
+
+def parsed_flags(function: Any, line: str) -> Namespace:
+    """Return the flags of a line; raises ``UsageError``, with the flag that an unknown one is nearly."""
+    try:
+        return parse_argstring(function, line)
+    except UsageError as exc:
+        unknown = _UNKNOWN.match(str(exc))
+        raise UsageError(f"{exc}{meant(closest_flag(unknown[1])) if unknown else ''}") from None
 
 
 def split_flags(line: str, parser: ArgumentParser) -> tuple[str, str]:

@@ -16,7 +16,6 @@ from IPython.core.magic import (
     no_var_expand,
     output_can_be_silenced,
 )
-from IPython.core.magic_arguments import parse_argstring
 from traitlets import Dict, TraitError, validate
 
 from torchprof_magic.capture import MARKED_LOOP, PROGRESS, protected
@@ -33,7 +32,7 @@ from torchprof_magic.ipython.cell import (
     run_plain,
 )
 from torchprof_magic.ipython.commands import Commands
-from torchprof_magic.ipython.flags import FlagDefaults, checked_variable, flagged, split_flags, values_of
+from torchprof_magic.ipython.flags import FlagDefaults, checked_variable, flagged, parsed_flags, split_flags, values_of
 from torchprof_magic.ipython.idle import Idle
 from torchprof_magic.ipython.named_reports import named_report
 from torchprof_magic.ipython.progress import ProgressBar
@@ -170,7 +169,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         """Parse the flags and compile the cell; every mistake in them is a ``UsageError`` before the cell runs."""
         __tracebackhide__ = True
         try:
-            args = parse_argstring(self.torchprof, line)
+            args = parsed_flags(self.torchprof, line)
             flags = values_of(args, self, self.shell.user_ns | (local_ns or {}))
             flags["out"] = checked_variable(flags["out"])
             options = profile_options(flags)

@@ -4,6 +4,7 @@ from torchprof_magic.options.checked import ACTIVITIES, EVERY_STEP, KeepOptions,
 from torchprof_magic.options.parse import activities_of, budget_of, bytes_of, file_bytes_of, metadata_of, seconds_of
 from torchprof_magic.options.presets import DETAILS, PRESET_COSTS_US, PRESETS, detail_switches, preset_switches
 from torchprof_magic.options.resolve import keep_options, profile_options, resolved
+from torchprof_magic.options.suggest import closest_flag, closest_keyword, meant
 from torchprof_magic.options.table import KEYWORDS, MODES, OPTIONS, Keywords, Kind, Option
 
 __all__ = [
@@ -24,9 +25,12 @@ __all__ = [
     "activities_of",
     "budget_of",
     "bytes_of",
+    "closest_flag",
+    "closest_keyword",
     "detail_switches",
     "file_bytes_of",
     "keep_options",
+    "meant",
     "metadata_of",
     "preset_switches",
     "profile_options",

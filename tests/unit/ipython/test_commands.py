@@ -110,6 +110,16 @@ def test_the_history_lists_every_run_of_the_kernel_and_stays_short(say: Say) -> 
     assert re.fullmatch(pattern, lines[0]), lines[0]
 
 
+def test_the_bars_of_the_history_have_one_scale_for_all_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [
+        this_process.Entry(unix_s=0.0, title=title, run_id=title, events=1, steps=4, step_ns=step_ns)
+        for title, step_ns in (("In [1]", 8e6), ("In [2]", 2e6), ("In [3]", None))
+    ]
+    commands._list_runs(runs)
+    bars = [line.count("▇") for line in capsys.readouterr().out.splitlines()]
+    assert bars == [commands.BAR_CHARS, commands.BAR_CHARS // 4, 0]
+
+
 def test_the_same_cell_run_again_is_compared_by_itself(shell: InteractiveShell, say: Say) -> None:
     say("%%torchprof -q -o first --active 4\nfor i in range(6): x @ x")
     say("%%torchprof -q -o second --active 4\nfor i in range(6): x @ x")
@@ -242,6 +252,7 @@ def test_load_opens_the_ranks_of_a_job(say: Say, shell: InteractiveShell, tmp_pa
         ("--trace-dir /proc/nowhere x", "cannot store traces in /proc/nowhere"),
         ("traces", "%torchprof traces takes DIR"),
         ("--wat x", "unrecognized arguments: --wat"),
+        ("--memroy x", "unrecognized arguments: --memroy; did you mean --memory?"),
         ("dance", "neither a command nor a statement"),
         ("dance all night", "neither a command nor a statement"),
         ("load 'a", "No closing quotation"),
