@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import step_pieces
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
+from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
 from torchprof_magic.findings.verdict.words import place_of, short_name
@@ -31,7 +32,8 @@ from torchprof_magic.tables.process_groups import ranks_text
 from torchprof_magic.tables.snapshot.frames import held_by_line
 from torchprof_magic.tables.source.lines import lines_table
 from torchprof_magic.tables.source.modules import modules_table
-from torchprof_magic.tables.steps import counted_rows, steps_table
+from torchprof_magic.tables.steps import counted_rows, phases_in, steps_table
+from torchprof_magic.tables.waiting.idle import idle_table
 from torchprof_magic.tables.waiting.loaders import loaders_table
 from torchprof_magic.tables.waiting.waits import HOST_RULES, waits_table
 
@@ -43,19 +45,45 @@ TOP_ROWS = 6
 MAX_GROUPS = 20  # process groups that are listed
 
 
-def overview_facts(trace: Trace) -> Facts:
-    """Return the headline facts in reading order: steps, devices, top ops, memory, recording, metadata."""
-    steps = counted_rows(trace)
+class _Shown(NamedTuple):
+    """The part of the time that is shown, the number of steps that its times are divided by, and what they stand for.
+
+    It is that of the steps that count, unless a range was chosen.
+    """
+
+    part: TimeRange
+    steps: int
+    each: str
+    is_range: bool
+
+
+def _shown(trace: Trace, part: TimeRange) -> _Shown:
+    if part != WHOLE:
+        return _Shown(part, 1, "in this range", is_range=True)
+    return _Shown(counted_part(trace), counted_steps(trace).steps, _each(trace), is_range=False)
+
+
+def overview_facts(trace: Trace, part: TimeRange = WHOLE) -> Facts:
+    """Return the headline facts in reading order: steps, devices, top ops, memory, recording, metadata.
+
+    Those of a part are of all that lies in it; what was recorded is said of the whole.
+    """
+    shown = _shown(trace, part)
     sections = (
-        _why_idle(trace),
-        Section(title="Where the host's time goes", facts=_phases(steps), kind="phases", aside="per step"),
-        _waits(trace),
-        _loaders(trace),
-        Section(title="Memory", facts=_memory(trace), kind="memory"),
+        _idle_in(trace, shown) if shown.is_range else _why_idle(trace),
+        Section(
+            title="Where the host's time goes",
+            facts=_phases_in(trace, part) if shown.is_range else _phases(counted_rows(trace)),
+            kind="phases",
+            aside="per step" if not shown.is_range else shown.each,
+        ),
+        _waits(trace, shown),
+        _loaders(trace, shown),
+        Section(title="Memory", facts=_memory(trace, part), kind="memory"),
         _holders(trace),
-        _top_ops(trace),
-        _top_modules(trace),
-        _top_lines(trace),
+        _top_ops(trace, shown),
+        _top_modules(trace, shown),
+        _top_lines(trace, shown),
         Section(title="Steps", facts=_steps(trace), group="about"),
         *_devices(trace),
         Section(title="Recording", facts=_recording(trace), group="about"),
@@ -90,6 +118,31 @@ def _why_idle(trace: Trace) -> Section:
     return Section(title="Why the device waits", facts=facts, kind="bars", aside=aside)
 
 
+def _idle_in(trace: Trace, shown: _Shown) -> Section:
+    """Return the idle time of the busiest device in a range, by cause; it adds up."""
+    account = device_account(trace)
+    title = "Why the device waits"
+    if account is None:
+        return Section(title=title, facts=())
+    rows = idle_table(trace, shown.part).frame.filter(pl.col("device") == account.device)
+    longest = pl.col("name").sort_by("idle_ns", descending=True).first()
+    causes = rows.group_by("cause").agg(pl.col("idle_ns").sum(), longest).sort("idle_ns", "cause", descending=True)
+    facts = tuple(
+        Fact(
+            label=CAUSE_TITLES[cause],
+            value=float(idle_ns),
+            unit="ns",
+            note=short_name(name or ""),
+            phase="waiting",
+            op=name or "",
+            view="timeline",
+        )
+        for cause, idle_ns, name in causes.iter_rows()
+    )
+    aside = f"{shown.each}, of {format_ns(int(rows['idle_ns'].sum()))}"
+    return Section(title=title, facts=facts, kind="bars", aside=aside)
+
+
 def _idle_cause(account: Account, name: str) -> Cause:
     """Return a cause of idle time; of communication only the part in which the device idles."""
     cause = account.causes[name]
@@ -104,14 +157,13 @@ def _idle_cause(account: Account, name: str) -> Cause:
 _PHASE_OF_RULE = {"wait": "idle", "garbage": "python"}
 
 
-def _waits(trace: Trace) -> Section:
+def _waits(trace: Trace, shown: _Shown) -> Section:
     """Return what holds the host longest, and how much of that a device works, or the line that waits."""
-    frame = waits_table(trace, counted_part(trace)).frame
-    steps = counted_steps(trace).steps
+    frame = waits_table(trace, shown.part).frame
     facts = tuple(
         Fact(
             label=row["call"] or row["rule"],
-            value=float(row["total_ns"] / steps),
+            value=float(row["total_ns"] / shown.steps),
             unit="ns",
             note=_wait_note(trace, row),
             phase=_PHASE_OF_RULE.get(row["rule"], "waiting"),
@@ -122,7 +174,7 @@ def _waits(trace: Trace) -> Section:
     )
     has_calls = frame.filter(~pl.col("rule").cast(pl.String).is_in([*HOST_RULES])).height > 0
     title = "Blocking calls" if has_calls else "Sleeping and waiting"
-    return Section(title=title, facts=facts, kind="bars", aside=_each(trace))
+    return Section(title=title, facts=facts, kind="bars", aside=shown.each)
 
 
 def _wait_note(trace: Trace, row: dict[str, Any]) -> str:
@@ -131,22 +183,21 @@ def _wait_note(trace: Trace, row: dict[str, Any]) -> str:
     return ", ".join(filter(None, (row["op"] or row["annotation"] or "", _busy_note(row))))
 
 
-def _loaders(trace: Trace) -> Section:
+def _loaders(trace: Trace, shown: _Shown) -> Section:
     """Return how long the program waits for batches, and how often its workers had none ready."""
-    steps = counted_steps(trace).steps
     facts = tuple(
         Fact(
             label="DataLoader",
-            value=float(row["total_ns"] / steps),
+            value=float(row["total_ns"] / shown.steps),
             unit="ns",
             note=place_of(trace, row["file"], row["line"])
             if row["late"] is None
             else f"not ready {format_count(row['late'])} of {counted(row['count'], 'time')}",
             phase="data",
         )
-        for row in loaders_table(trace, counted_part(trace)).frame.head(TOP_WAITS).to_dicts()
+        for row in loaders_table(trace, shown.part).frame.head(TOP_WAITS).to_dicts()
     )
-    return Section(title="Loading data", facts=facts, kind="bars", aside=_each(trace))
+    return Section(title="Loading data", facts=facts, kind="bars", aside=shown.each)
 
 
 def _busy_note(row: dict[str, Any]) -> str:
@@ -154,9 +205,8 @@ def _busy_note(row: dict[str, Any]) -> str:
     return f"device busy {format_ratio(share)}"
 
 
-def _top_lines(trace: Trace) -> Section:
-    frame = lines_table(trace, counted_part(trace)).frame
-    steps = counted_steps(trace).steps
+def _top_lines(trace: Trace, shown: _Shown) -> Section:
+    frame = lines_table(trace, shown.part).frame
     rows = frame.filter(pl.col("self_cpu_ns") > 0).sort("self_cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
     phases = _phases_of_lines(trace)
     is_watched = bool((trace.sites["kind"] == "line").any())
@@ -164,15 +214,15 @@ def _top_lines(trace: Trace) -> Section:
         Fact(
             label=_line_label(trace, row, is_watched=is_watched),
             op=row["source"] or "",
-            value=float(row["self_cpu_ns"] / steps),
+            value=float(row["self_cpu_ns"] / shown.steps),
             unit="ns",
-            note=_line_note(trace, row, steps, is_watched=is_watched),
+            note=_line_note(trace, row, shown.steps, is_watched=is_watched),
             phase=phases.get((row["file"], row["line"]), "forward"),
             view="source",
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Lines", facts=facts, kind="bars", aside=f"host time {_each(trace)}", group="top")
+    return Section(title="Lines", facts=facts, kind="bars", aside=f"host time {shown.each}", group="top")
 
 
 def _line_label(trace: Trace, row: dict[str, Any], *, is_watched: bool) -> str:
@@ -198,25 +248,23 @@ def _phases_of_lines(trace: Trace) -> dict[tuple[str, int], str]:
     return {(files[site], lines[site]): PHASES[phase] for site, phase in first.select("site", "phase").rows()}
 
 
-def _top_modules(trace: Trace) -> Section:
-    frame = modules_table(trace, counted_part(trace)).frame.filter(pl.col("class_name") != "")
-    steps = counted_steps(trace).steps
+def _top_modules(trace: Trace, shown: _Shown) -> Section:
+    frame = modules_table(trace, shown.part).frame.filter(pl.col("class_name") != "")
     by = pl.col("self_device_ns") if trace.has_device else pl.col("self_cpu_ns") + pl.col("self_backward_cpu_ns")
     rows = frame.group_by("class_name").agg(by.sum().alias("ns"), pl.col("calls").sum()).filter(pl.col("ns") > 0)
     rows = rows.sort("ns", "class_name", descending=[True, False]).head(TOP_ROWS)
     facts = tuple(
         Fact(
             label=row["class_name"],
-            value=float(row["ns"] / steps),
+            value=float(row["ns"] / shown.steps),
             unit="ns",
-            note=_calls(row["calls"], steps),
+            note=_calls(row["calls"], shown.steps),
             phase="forward",
             view="modules",
         )
         for row in rows.to_dicts()
     )
-    each = _each(trace)
-    where = f"self device time {each}, forward" if trace.has_device else f"self host time {each}"
+    where = f"self device time {shown.each}, forward" if trace.has_device else f"self host time {shown.each}"
     return Section(title="Modules", facts=facts, kind="bars", aside=where, group="top")
 
 
@@ -238,6 +286,12 @@ def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") 
 def _phases(steps: pl.DataFrame) -> tuple[Fact, ...]:
     means = [(phase, steps[f"{phase}_ns"].mean() or 0.0) for phase in PHASES]
     return tuple(_number(phase, mean, "ns", "adds up to the step") for phase, mean in means if mean)  # type: ignore[arg-type]
+
+
+def _phases_in(trace: Trace, part: TimeRange) -> tuple[Fact, ...]:
+    """Return the phases of the steps in a range; they add up to the part of the range that steps take."""
+    times = phases_in(trace, part)
+    return tuple(_number(phase, ns, "ns", "adds up to the steps in it") for phase, ns in times.items() if ns)
 
 
 def _steps(trace: Trace) -> tuple[Fact, ...]:
@@ -282,35 +336,44 @@ def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _top_ops(trace: Trace) -> Section:
-    table = ops_table(trace, counted_part(trace))
+def _top_ops(trace: Trace, shown: _Shown) -> Section:
+    table = ops_table(trace, shown.part)
     by = table.sort_by or "self_cpu_ns"
     where = "device" if by == "self_device_ns" else "host"
-    steps = counted_steps(trace).steps
     rows = table.frame.filter(pl.col(by) > 0).head(TOP_ROWS)
     facts = tuple(
         Fact(
             label=row["name"],
-            value=float(row[by] / steps),
+            value=float(row[by] / shown.steps),
             unit="ns",
-            note="" if row["kind"] == NO_OP else _calls(row["calls"], steps),
+            note="" if row["kind"] == NO_OP else _calls(row["calls"], shown.steps),
             op=row["name"],
             phase=row["phase"],
             view="ops",
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time {_each(trace)}", group="top")
+    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time {shown.each}", group="top")
 
 
-def _memory(trace: Trace) -> tuple[Fact, ...]:
+def _memory(trace: Trace, part: TimeRange) -> tuple[Fact, ...]:
     facts = []
-    for (lane,), rows in memory_series(trace).frame.group_by("lane", maintain_order=True):
+    for (lane,), curve in memory_series(trace).frame.group_by("lane", maintain_order=True):
+        rows = _levels_in(curve, part)
+        if rows.height == 0:
+            continue
         note = starting_note(trace, str(lane))
         facts.append(_number(f"Peak on {lane}", rows["allocated_bytes"].max() or 0, "bytes", note))  # type: ignore[arg-type]
         if (reserved := rows["reserved_bytes"].max()) is not None:
             facts.append(_number(f"Reserved on {lane}", reserved, "bytes"))  # type: ignore[arg-type]
-    return (*facts, *_largest_saving(trace))
+    return (*facts, *(_largest_saving(trace) if part == WHOLE else ()))
+
+
+def _levels_in(rows: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
+    """Return the levels of a curve in a part: the one that it begins with, and those that come in it."""
+    time_ns = rows["time_ns"].to_numpy()
+    first = max(int(np.searchsorted(time_ns, part.start_ns, side="right")) - 1, 0)
+    return rows[first : int(np.searchsorted(time_ns, part.end_ns))]
 
 
 def _holders(trace: Trace) -> Section:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.errors import TorchProfError
-from torchprof_magic.model.shapes import Facts, Problems, Tree, count_rows
+from torchprof_magic.model.shapes import Facts, Problems, Table, Tree, count_rows
 from torchprof_magic.model.trace import MAX_SUM
 from torchprof_magic.render.arrow import encode, with_header
 from torchprof_magic.render.header import late_header
@@ -71,7 +73,9 @@ def _part(start_ns: float, end_ns: float) -> TimeRange:
 
 
 def _encoded(view: View[Trace], shape: Shape) -> bytes:
-    assert not isinstance(shape, (Facts, Problems))  # these do not follow a range
+    assert not isinstance(shape, Problems)  # these do not follow a range
+    if isinstance(shape, Facts):  # which have no columns
+        return with_header(late_header(view, shape, None), encode(Table(frame=pl.DataFrame(), columns=())))
     least = 1 if isinstance(shape, Tree) else 0  # a tree has its root
     head = late_header(view, shape, _NOTHING if count_rows(shape) <= least else None)
     return with_header(head, encode(shape))

@@ -72,6 +72,7 @@ VIEWS: tuple[View[Trace], ...] = (
         build=overview.overview_facts,
         title="Overview",
         empty="Nothing was recorded.",
+        follows_range=True,
     ),
     View(
         name="graph_ops",

@@ -16,11 +16,12 @@ from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
 from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.sums import sum_by
-from torchprof_magic.model.intervals import covered_ns
+from torchprof_magic.model.intervals import NO_PARENT, covered_ns
 from torchprof_magic.model.shapes import Bars, Column, Table
 from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
@@ -133,6 +134,17 @@ def _of_host(frame: pl.DataFrame, recording_ns: IntArray) -> Table:
 def counted_rows(trace: Trace) -> pl.DataFrame:
     """Return the rows of ``steps_table`` of the steps that count; none for a recording without steps."""
     return steps_table(trace).frame[counted_steps(trace).row.tolist()]
+
+
+def phases_in(trace: Trace, part: TimeRange) -> dict[str, int]:
+    """Return the time of each phase in a part; that of whole steps is that of their rows."""
+    frame, pieces = steps_table(trace).frame, step_pieces(trace)
+    start, dur = (frame[name].to_numpy() for name in ("start_ns", "dur_ns"))
+    is_whole = part.cut(start, dur)[1] == dur
+    cut_ns = part.cut(pieces.start_ns, pieces.dur_ns)[1]
+    rest = sum_by(np.where(is_whole[pieces.step], NO_PARENT, pieces.phase), cut_ns, len(PHASES))
+    whole = frame.filter(pl.Series(is_whole, dtype=pl.Boolean))
+    return {phase: int(whole[f"{phase}_ns"].sum()) + int(rest[number]) for number, phase in enumerate(PHASES)}
 
 
 def _reasons(trace: Trace) -> pl.Series:

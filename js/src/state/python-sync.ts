@@ -9,6 +9,7 @@ import type { Frame } from "../wire/frame";
 import {
   type ExportHeader,
   type FramedHeader,
+  type LateHeader,
   parseHeader,
   type ReportHeader,
   type SlicesHeader,
@@ -38,7 +39,7 @@ export type FrameState =
 
 /** A view that described itself when it came. */
 export interface LateView {
-  readonly view: FramedHeader;
+  readonly view: LateHeader;
   readonly frame: Frame;
 }
 

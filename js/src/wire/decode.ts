@@ -3,7 +3,7 @@
 import { type Column as ArrowColumn, tableFromIPC } from "@uwdata/flechette";
 import { failure, messageOf, type Result, success } from "../base/result";
 import type { Column, Frame, Numbers, TextColumn } from "./frame";
-import { type FramedHeader, parseLateHeader, type ViewHeader } from "./header";
+import { type FramedHeader, type LateHeader, parseLateHeader, type ViewHeader } from "./header";
 
 /** A dictionary batch of flechette: its values are keys into the words of its dictionary. */
 interface DictionaryBatch {
@@ -39,7 +39,7 @@ const LENGTH_BYTES = 4;
 export function decodeLate(
   known: ViewHeader,
   bytes: Uint8Array,
-): Result<{ readonly view: FramedHeader; readonly frame: Frame }> {
+): Result<{ readonly view: LateHeader; readonly frame: Frame }> {
   try {
     const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
     const start = LENGTH_BYTES + length;

@@ -3,6 +3,7 @@
 import { failure, messageOf, type Result, success } from "../base/result";
 import { number, record } from "./check";
 import {
+  type FactsHeader,
   type ReportHeader,
   reportHeader,
   type SeriesHeader,
@@ -41,6 +42,8 @@ export type {
 
 /** A view with columns, embedded or to be pulled. */
 export type FramedHeader = TableHeader | TreeHeader | SeriesHeader | SlicesHeader;
+/** What can come later, or for a range of time: facts have no columns. */
+export type LateHeader = FramedHeader | FactsHeader;
 
 const VERSION: ReportHeader["version"] = 11;
 
@@ -55,11 +58,11 @@ export function parseHeader(json: unknown): Result<ReportHeader> {
 }
 
 /** The header of a view that came with its columns; `known` are the fields that the page had already. */
-export function parseLateHeader(known: ViewHeader, json: string): FramedHeader {
+export function parseLateHeader(known: ViewHeader, json: string): LateHeader {
   const late = JSON.parse(json) as object;
   const value = { ...known, ...late, count: known.count, offset: 0, length: 0 };
   const made = view(value, "");
-  if (!("offset" in made)) throw new TypeError("the view has no columns");
+  if (!("offset" in made || made.shape === "facts")) throw new TypeError("the view has no columns");
   return made;
 }
 

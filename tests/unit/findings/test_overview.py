@@ -10,10 +10,12 @@ from made_snapshots import frame as snapshot_frame
 from support import Event, allocation, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.findings.overview import overview_facts
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import CATEGORY, FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.model.units import format_ns
+from torchprof_magic.tables.ops.op_table import ops_table
 from torchprof_magic.tables.waiting.idle import idle_table
 
 if TYPE_CHECKING:
@@ -271,3 +273,38 @@ def test_a_snapshot_of_many_lines_sums_up_those_that_hold_the_least() -> None:
     held = section(snapshot_of(*entries), "Who holds it").facts
     assert [fact.label for fact in held] == ["f8", "f7", "f6", "f5", "f4", "f3", "2 more"]
     assert held[-1].value == 30
+
+
+def test_a_part_has_its_own_numbers_which_are_those_of_its_tables() -> None:
+    trace = make_trace(*TWO_STEPS, allocation(5, 100, 100), allocation(150, 300, 400), allocation(160, -300, 100))
+    whole, first = overview_facts(trace), overview_facts(trace, TimeRange(0, 100_000))
+    of_part = {each.title: each for each in first.sections}
+    (memory,) = of_part["Memory"].facts
+    assert memory.value == 100  # 400 bytes are of the second step
+    phases = of_part["Where the host's time goes"]
+    assert phases.aside == "in this range"
+    assert sum(float(str(fact.value)) for fact in phases.facts) == 100_000
+    ops = {fact.label: fact.value for fact in of_part["Ops"].facts}
+    table = ops_table(trace, TimeRange(0, 100_000))
+    by = table.sort_by or ""
+    assert ops == dict(table.frame.filter(pl.col(by) > 0).select("name", by).iter_rows())
+    about = [each for each in whole.sections if each.group == "about"]
+    assert [each for each in first.sections if each.group == "about"] == about
+
+
+def test_half_a_step_has_the_phases_of_its_pieces() -> None:
+    trace = make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 20, 40))
+    facts = overview_facts(trace, TimeRange(30_000, 80_000)).sections[0].facts
+    assert [(fact.label, fact.value) for fact in facts] == [("forward", 30_000), ("python", 20_000)]
+
+
+def test_the_idle_time_of_a_part_adds_up_by_cause() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100), launch(5, 2, 1), kernel("gemm", 10, 20, 1), launch(60, 2, 2),
+        kernel("gemm", 70, 20, 2),
+    )  # fmt: skip
+    part = TimeRange(0, 50_000)
+    (why,) = (each for each in overview_facts(trace, part).sections if each.title == "Why the device waits")
+    # From the end of the first kernel to that of the part, and before its beginning.
+    assert sum(float(str(fact.value)) for fact in why.facts) == 30_000 == idle_table(trace, part).frame["idle_ns"].sum()
+    assert why.aside.startswith("in this range, of 30")

@@ -48,7 +48,7 @@ def opened(data: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
 
 def test_a_page_is_told_which_views_can_be_asked_for(report: Report) -> None:
     # Neither lines nor modules were recorded, and one thread. Groupings are built when they are first shown.
-    assert json.loads(report._forms.page.header)["ranged"] == ["ops", "flame", "ops_phase", "ops_step"]
+    assert json.loads(report._forms.page.header)["ranged"] == ["overview", "ops", "flame", "ops_phase", "ops_step"]
     file = build_page(report.trace, TABS, report._analysis, report.verdict, "file", is_standalone=True)
     assert json.loads(file.header)["ranged"] == []
 
@@ -60,6 +60,19 @@ def test_a_view_is_answered_with_its_own_header_and_what_lies_in_the_range(repor
     assert (header["shape"], header["empty"]) == ("tree", None)
     assert frame["name"].to_list() == ["all", "ProfilerStep", "aten::relu"]
     assert frame["total_cpu_ns"].to_list() == [100_000, 100_000, 40_000]
+
+
+def test_the_overview_is_answered_with_the_numbers_of_the_range(report: Report) -> None:
+    _, buffers = ask(report, GET | {"name": "overview"})
+    header, frame = opened(b"".join(buffers))
+    assert (header["shape"], header["empty"], frame.height) == ("facts", None, 0)
+    times = {
+        section["title"]: [(fact["label"], fact["value"]) for fact in section["facts"]]
+        for section in header["sections"]
+        if section["aside"].endswith("in this range")
+    }
+    assert times["Ops"] == [("aten::relu", 40_000)]
+    assert times["Where the host's time goes"] == [("forward", 40_000), ("python", 60_000)]
 
 
 def test_a_grouping_is_answered_for_a_range_before_it_was_shown_for_all_steps(report: Report) -> None:
@@ -86,7 +99,7 @@ def test_a_range_in_which_nothing_ran_says_so(report: Report) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "overview"}, "This view cannot be computed for a range of time."),
+        ({"name": "notes"}, "This view cannot be computed for a range of time."),
         ({"start_ns": 5.0, "end_ns": 4.0}, "The range ends before it begins."),
         ({"start_ns": float("nan")}, "A time is not a number."),
         ({"end_ns": None}, "The report has no such range."),

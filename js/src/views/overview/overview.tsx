@@ -33,13 +33,16 @@ export function FactsView({ report, view }: FactsProps) {
   const top = inGroup("top");
   // A single list has no others to stand beside.
   const main = top.length === 1 ? [...inGroup("main"), ...top] : inGroup("main");
+  // What to change is said of the whole run, as the verdict is.
+  const whole = report.source.header.views.find(({ name }) => name === view.name);
+  const { cards } = whole?.shape === "facts" ? whole : view;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
       <Verdict report={report} />
       <div class="tp-columns">
         {main.map((section) => sectionOf(report, section))}
-        <Cards report={report} cards={view.cards} />
+        <Cards report={report} cards={cards} />
       </div>
       {top.length > 1 && (
         <div class="tp-top-lists">{top.map((section) => sectionOf(report, section))}</div>

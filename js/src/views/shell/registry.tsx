@@ -3,7 +3,7 @@
 import { assertNever } from "../../base/assert";
 import type { LateView } from "../../state/python-sync";
 import type { Frame } from "../../wire/frame";
-import type { FramedHeader, ViewHeader } from "../../wire/header";
+import type { LateHeader, ViewHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { FlameView } from "../flame/flame";
 import { ProblemsView } from "../notes/notes";
@@ -16,6 +16,8 @@ import { TimelineView } from "../timeline/timeline";
 import { InRange } from "./in-range";
 import { WithFrame, WithLate } from "./with-frame";
 
+const NO_FRAME: Frame = { rows: 0, columns: new Map() };
+
 interface ViewProps {
   readonly report: ReportContext;
   readonly view: ViewHeader;
@@ -25,7 +27,7 @@ interface ViewProps {
 export function View({ report, view }: ViewProps) {
   switch (view.shape) {
     case "facts":
-      return <FactsView report={report} view={view} />;
+      return inRange(report, { view, frame: NO_FRAME });
     case "problems":
       return <ProblemsView view={view} />;
     case "waiting":
@@ -56,8 +58,10 @@ interface Rest {
   readonly frame: Frame;
 }
 
-function framedView(view: FramedHeader, rest: Rest) {
+function framedView(view: LateHeader, rest: Rest) {
   switch (view.shape) {
+    case "facts":
+      return <FactsView report={rest.report} view={view} />;
     case "table": {
       if (view.ranks !== null) return <RanksView view={view} bars={view.ranks} {...rest} />;
       const range = rest.report.store.range.value;

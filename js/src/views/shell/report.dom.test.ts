@@ -2,6 +2,7 @@ import axe from "axe-core";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { encodeFrame, lateView, type Values } from "../../../test/encode";
 import { goldenHost } from "../../../test/golden";
+import { factsHeader } from "../../../test/headers";
 import {
   find,
   HOSTILE,
@@ -16,6 +17,20 @@ import { show } from "../../../test/shown";
 import { ns } from "../../base/units";
 import { sharedOf } from "../../state/shared";
 
+const CARD = {
+  rule: "r",
+  title: "Do less",
+  fix: "",
+  place: "",
+  evidence: "",
+  saving_ns: 2e6,
+  saving_bytes: null,
+  certainty: "measured",
+  level: 3,
+  at: "",
+  per: "",
+  view: "",
+};
 let mounts = 0;
 
 afterEach(() => {
@@ -358,6 +373,25 @@ describe("a view that the kernel computes for a range", () => {
     expect(boxes(report)).toContain("2 boxes");
     expect(find(report.root, ".tp-in-range").getAttribute("aria-busy")).toBe("false");
     expect(note(report)).toBe("");
+  });
+
+  it("has the facts of the range, and what to change in the whole", async () => {
+    const section = (title: string) =>
+      ({ title, facts: [], kind: "facts", group: "main", aside: "" }) as const;
+    const host = hostOf({
+      run_id: `range-${mounts++}`,
+      views: [factsHeader("overview", { sections: [section("Of all")], cards: [CARD] })],
+      ranged: ["overview"],
+    });
+    const report = await show(host);
+    await choose(report);
+    await answer(report, { shape: "facts", sections: [section("Of the step")], cards: [] }, []);
+    const titles = Array.from(
+      report.root.querySelectorAll(".tp-facts h3"),
+      (each) => each.textContent,
+    );
+    expect(titles).toEqual(["Of the step", "What to changesaving per step"]);
+    expect(find(report.root, ".tp-card").textContent).toContain("Do less");
   });
 
   it("shows all steps again without asking, and a known range at once", async () => {
