@@ -30,7 +30,7 @@ from torchprof_magic.capture.recording import (
     WaitSite,
 )
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
-from torchprof_magic.capture.session import CaptureSession, live_session
+from torchprof_magic.capture.session import CaptureSession, StepMaker, live_session
 from torchprof_magic.capture.switch import switch_off
 from torchprof_magic.capture.torch_api.compat import available_activities, busy_profiler
 from torchprof_magic.capture.torch_api.cuda_graphs import prime
@@ -68,6 +68,7 @@ __all__ = [
     "Progress",
     "Recording",
     "Schedule",
+    "StepMaker",
     "TagBatch",
     "TaggedTensor",
     "Unfinished",

@@ -29,6 +29,7 @@ from torchprof_magic.capture.parts import (
     RANGES,
     WAITS,
 )
+from torchprof_magic.capture.rests import Rests
 from torchprof_magic.capture.schedule import Action, Schedule
 from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
@@ -95,6 +96,7 @@ class Recorder:
         self.plain_step_ns: list[int] = []
         self.step = 0
         self.pauses = Pauses()
+        self.rests = Rests()
         self.is_over = False
         self.ended_in = ""
         self._passes = passes
@@ -207,10 +209,12 @@ class Recorder:
         is_complete: bool = True,
         fetched_ns: int | None = None,
         ended_ns: int | None = None,
+        rests: bool = False,
     ) -> None:
         """End the current step, whose loop had its item at ``fetched_ns``, and enter the next.
 
-        ``ended_ns`` is when the user's code ended it; now, if it is None.
+        ``ended_ns`` is when the user's code ended it; now, if it is None. With ``rests``, the next step is entered only
+        by ``go_to_work``: what runs until then is in no step.
         """
         now_ns = perf_counter_ns() if ended_ns is None else ended_ns
         self._fetch_ns = None if fetched_ns is None else max(fetched_ns - self._step_start_ns, 0)
@@ -220,7 +224,22 @@ class Recorder:
         if self._parts.ask(PYTHON_CALLS, self._calls.has_news, default=False) and self._engine is not None:
             self._tell(self.phase, STACKS_ENDED)
         self.step += 1
-        self._enter(self._next_action, guard)
+        if rests:
+            self._begin_rest()
+        else:
+            self._enter(self._next_action, guard)
+
+    def go_to_work(self, guard: InterruptGuard) -> None:
+        """Enter the step after a rest; does nothing in a step."""
+        if self.rests.is_open:
+            with self._torch_call():
+                self.rests.end(self._engine, self.pauses.left_out)
+            self._enter(self._next_action, guard)
+
+    def _begin_rest(self) -> None:
+        with self._torch_call():
+            recorded = set(compat.recorded_activities(self._passes[-1]))
+            self.rests.begin(self._engine, recorded - self.pauses.left_out)
 
     def _end_program_step(self, *, is_recorded: bool) -> None:
         self._cpu_ns = self._program.end_step(is_recorded=is_recorded)
@@ -255,6 +274,7 @@ class Recorder:
         """End the recording here. ``is_between``: no step has begun since the last one ended, so none is listed."""
         if self.is_over:
             return
+        is_between = is_between or self.rests.is_open
         self._close()
         engine = self._engine
         if engine is not None and engine.is_torn:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
         owner: Owner | None
 
+        def leave(self) -> None:
+            """Stop the session, which was left without being stopped, and discard its recording or keep it."""
+
         def reclaim(self) -> None:
             """Stop the session and discard its recording."""
 
@@ -42,6 +45,10 @@ class Owner:
         self.thread_id = threading.get_ident()
         self.pid = os.getpid()
 
+    def belong_to(self, frame: FrameType) -> None:
+        """Let the session be that of a function that goes on, because the one that opened it ends at once."""
+        self.frame = frame
+
     def is_here(self) -> bool:
         """Return whether this is the thread and the process that opened the session."""
         return threading.get_ident() == self.thread_id and os.getpid() == self.pid
@@ -63,7 +70,7 @@ class Owner:
 
 
 def claim(session: Claimant) -> None:
-    """Make ``session`` the live one. A session that was never stopped is discarded; one in use is an error."""
+    """Make ``session`` the live one. A session that was left without a stop is ended; one in use is an error."""
     global _live  # noqa: PLW0603 - one per process is the point
     other = _live
     if other is not None and other is not session and other.owner is not None and other.owner.pid == os.getpid():
@@ -73,7 +80,7 @@ def claim(session: Claimant) -> None:
                 "Remove the inner %%torchprof or profile(), or end a recording that was never stopped with: "
                 "%torchprof off"
             )
-        other.reclaim()
+        other.leave()
     _live = session
 
 

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -37,6 +37,7 @@ from torchprof_magic.capture.parts import (
     DESCRIPTORS,
     FACTS,
     FREED_EVENTS,
+    HAND_OVER,
     HISTORY,
     INTERRUPTS,
     LENGTHS,
@@ -73,6 +74,7 @@ from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.capture.watch.compiled_steps import Callers
 from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
+from torchprof_magic.capture.watch.trainers import caller_in_cell
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.units import counted
@@ -99,7 +101,15 @@ _OF_ONE_RECORDING = (
     "capture.other_processes",
     "capture.other_tasks",
     "capture.later_loop",
+    "capture.by_optimizer",
 )
+
+
+class StepMaker(Protocol):
+    """What the steps of a session are handed over to."""
+
+    def is_running(self) -> bool:
+        """Return whether it still makes steps, and was not left by an exception."""
 
 
 class State(Enum):
@@ -120,6 +130,9 @@ class CaptureSession:
     ``self.recording``. ``is_unwanted`` is true afterwards when the user interrupted again while the recording was being
     finished: it is on disk, but its report is not wanted. ``on_wait`` is called with the number of such interrupts.
     ``fallback`` is the first folder to try when the disk of the trace folder is full.
+
+    ``may_hand_over`` is false where the user has said what ends a step. ``on_leave`` ends a run that is left without a
+    stop. ``report`` is what was made of the recording, as long as it is there.
     """
 
     def __init__(
@@ -151,6 +164,10 @@ class CaptureSession:
         self._quiet = StderrFilter(self.parts)
         self._watches = ExitStack()
         self._optimizer: weakref.ref[object] | None = None
+        self._stepped_by: StepMaker | None = None
+        self.may_hand_over = True
+        self.on_leave: Callable[[], object] | None = None
+        self.report: weakref.ref[Any] | None = None
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
         self._history: AllocatorHistory | None = None
@@ -177,6 +194,15 @@ class CaptureSession:
     def is_active(self) -> bool:
         """True between ``open`` (or ``start``) and ``stop``."""
         return self._state in (State.OPEN, State.RUNNING, State.OVER)
+
+    @property
+    def is_stepping(self) -> bool:
+        """True from step 0 to the end of the schedule."""
+        return self._state is State.RUNNING
+
+    def is_stepped_by(self, maker: object) -> bool:
+        """Return whether the steps were handed over to ``maker``."""
+        return self._stepped_by is maker
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -231,15 +257,17 @@ class CaptureSession:
         self._state = State.OPEN
 
     @protected
-    def start(self, length: int | None = None, done: int = 0) -> None:
+    def start(self, length: int | None = None, done: int = 0, by: StepMaker | None = None) -> None:
         """Begin step 0, or the one after ``done`` steps that the session did not see; these count as idle ones.
 
-        ``length`` is the number of steps in the loop, if known, and shapes the schedule.
+        ``length`` is the number of steps in the loop, if known, and shapes the schedule. ``by`` is as for ``step``.
 
         Opens the session if it is not open; errors are then raised as by ``open``. In a session that was opened before,
         the user's code is already running, so errors become problems instead. Calling it again while running begins the
         next epoch.
         """
+        if by is not self._stepped_by:
+            return
         is_early = self._state is State.NEW
         if is_early:
             self.open()
@@ -261,16 +289,19 @@ class CaptureSession:
         return self._options.schedule_function is None and may_begin_late(self._options.schedule)
 
     def replan(self, stepping: Stepping) -> None:
-        """Say what makes the steps; does nothing once they have begun."""
-        if self._recorder is None:
+        """Say what makes the steps; does nothing once they have begun, or were handed over."""
+        if self._recorder is None and self._stepped_by is None:
             self._stepping = stepping
 
     @protected
     def start_over(self, stepping: Stepping) -> bool:
         """Drop what was recorded, so that ``start`` begins again, with other steps. Return whether that was possible.
 
-        It is not where files or a handler of the user's have a part of it, or if torch has failed.
+        It is not where files or a handler of the user's have a part of it, if torch has failed, or where the steps were
+        handed over.
         """
+        if self._stepped_by is not None:
+            return False
         found = self.parts.ask(START_OVER, self._start_over, stepping, default=False)
         self.let_interrupts_in()
         return found
@@ -325,21 +356,76 @@ class CaptureSession:
             self._problems.note("capture.later_loop", place=place)
 
     @protected
-    def step(self, fetched_ns: int | None = None) -> None:
+    def step(self, fetched_ns: int | None = None, *, by: StepMaker | None = None, rests: bool = False) -> None:
         """End the current step. Does nothing before ``start``, after ``stop``, on another thread or in a child.
 
-        ``fetched_ns`` is when, by ``perf_counter_ns``, the loop had the item of this step, if it fetched one.
+        ``fetched_ns`` is when, by ``perf_counter_ns``, the loop had the item of this step, if it fetched one. Once the
+        steps were handed over to an object, only calls ``by`` it count. With ``rests``, no other step begins before
+        ``go_to_work``.
         """
         ended_ns = perf_counter_ns()
+        if by is not self._stepped_by:
+            return
         self.parts.run(COMPILED_STEPS, self._callers.look, sys._getframe(1))  # noqa: SLF001 - the documented way
-        self._contained(self._advance, True, ended_ns, fetched_ns)  # noqa: FBT003 - it is complete
+        self._contained(self._advance, True, ended_ns, fetched_ns, rests)  # noqa: FBT003 - it is complete
         self.let_interrupts_in()
 
     @protected
-    def cut(self) -> None:
-        """End the current step early; it is listed as incomplete."""
-        self._contained(self._advance, False, perf_counter_ns(), None)  # noqa: FBT003 - it is not complete
+    def cut(self, *, by: StepMaker | None = None, rests: bool = False) -> None:
+        """End the current step early; it is listed as incomplete. ``by`` and ``rests`` are as for ``step``."""
+        if by is not self._stepped_by:
+            return
+        self._contained(self._advance, False, perf_counter_ns(), None, rests)  # noqa: FBT003 - it is not complete
         self.let_interrupts_in()
+
+    @protected
+    def go_to_work(self) -> None:
+        """Begin the step after a rest; does nothing in a step."""
+        self._contained(self._go_to_work)
+        self.let_interrupts_in()
+
+    def _go_to_work(self) -> None:
+        recorder = self._recorder
+        if recorder is None or not recorder.rests.is_open or not self._is_here():
+            return
+        if self._state is State.RUNNING:
+            self._report_progress(recorder.next_phase, recorder.step)
+            with self._undisturbed(is_slow=True):
+                self._transit(recorder.go_to_work)
+        else:
+            recorder.rests.end(None, set())
+        recorder.go_on()
+
+    @protected
+    def hand_over(self, by: StepMaker, stepping: Stepping, length: int | None = None) -> bool:
+        """Let ``by`` make the steps from here on, such as the callback of a trainer, and begin step 0.
+
+        ``stepping`` says so in the report. What was recorded before is dropped, where that is possible, and steps that
+        others end are ignored. Returns False where the user has said what makes the steps or has made some, or where
+        another training makes them, or did.
+        """
+        found = self.parts.ask(HAND_OVER, self._hand_over, by, stepping, default=False)
+        if found:
+            self.start(length, by=by)
+        self.let_interrupts_in()
+        return found
+
+    def _hand_over(self, by: StepMaker, stepping: Stepping) -> bool:
+        before, recorder = self._stepped_by, self._recorder
+        if not (self.is_active and self._is_here() and self.may_hand_over):
+            return False
+        if before is None and self._stepping.how == "manual" and recorder is not None and recorder.step > 0:
+            return False
+        if before is not None and (before is not by or self._state is State.OVER):
+            if before is by or not before.is_running():
+                self._problems.note("capture.later_training")
+                self._finish(is_between=False)  # the one before may have been left by an exception
+            return False
+        if recorder is not None and not self._start_over(stepping) and self._state is State.OVER:
+            return False
+        self._stepping, self._stepped_by = stepping, by
+        self._endings.clear()  # they are about the loops of the cell
+        return True
 
     @protected
     def pause(self, pause: Pause) -> None:
@@ -386,11 +472,13 @@ class CaptureSession:
         self.let_interrupts_in()
 
     @protected
-    def finish(self, *, is_between: bool = False) -> None:
+    def finish(self, *, is_between: bool = False, by: StepMaker | None = None) -> None:
         """End the recording here, so that later code runs at full speed and is not in the trace.
 
-        ``is_between`` says that the last step has ended and no next one has begun.
+        ``is_between`` says that the last step has ended and no next one has begun. ``by`` is as for ``step``.
         """
+        if by is not self._stepped_by:
+            return
         self._contained(self._finish, is_between)
         self.let_interrupts_in()
 
@@ -405,19 +493,20 @@ class CaptureSession:
             self._report_progress(recorder.phase, recorder.step)
 
     @protected
-    def stop(self, *, is_held: bool = False) -> Recording:
+    def stop(self, *, is_held: bool = False, is_cut: bool = False) -> Recording:
         """End the run, save every cycle, leave the profiler off, and return the recording; can be repeated.
 
         Failures of torch or the disk do not raise; they are problems of the recording. An interrupt that arrived
         meanwhile is raised at the end, unless the user's own exception is already being raised. ``is_held``: it waits
-        for ``release``, because the caller still has to store the recording.
+        for ``release``, because the caller still has to store the recording. ``is_cut``: an exception ended the code
+        earlier, which is otherwise told by one that is being raised now.
         """
         __tracebackhide__ = True
         if self.recording is None:
             self._refuse_other_thread()
             failure = sys.exc_info()[1]
             try:
-                self._end_run(failure)
+                self._end_run(failure, is_cut=is_cut or failure is not None)
             except BaseException:  # of the user's own signal handler, which had to wait
                 if not is_held:
                     self.release()
@@ -467,6 +556,14 @@ class CaptureSession:
         if self._folder is not None:
             with suppress(OSError):  # it is gone, or contains files of the user
                 self._folder.rmdir()
+
+    def leave(self) -> None:
+        """End a session that was left without being stopped, by ``on_leave`` if there is one, else by ``reclaim``."""
+        end, self.on_leave = self.on_leave, None
+        if end is not None and self._is_here():
+            self.parts.run(HAND_OVER, end)
+        if self.is_active:
+            self.reclaim()
 
     @protected
     def reclaim(self) -> None:
@@ -567,11 +664,13 @@ class CaptureSession:
             self.parts.set_up(OPTIMIZER, partial(compat.on_optimizer_step, self._optimizer_step), self._watches)
         recorder.go_on()
 
-    def _advance(self, is_complete: bool, ended_ns: int, fetched_ns: int | None) -> None:
+    def _advance(self, is_complete: bool, ended_ns: int, fetched_ns: int | None, rests: bool) -> None:
         recorder = self._recorder
         if self._state is State.OVER:
             if recorder is not None:
                 recorder.note_plain(ended_ns)
+                if rests:
+                    recorder.rests.begin(None, set())
                 recorder.go_on()
             return
         if self._state is not State.RUNNING or recorder is None:
@@ -585,9 +684,11 @@ class CaptureSession:
             return
         # For the same reason the next phase is shown at the end of an idle or warm-up step, or after the last step.
         was_recording = recorder.is_recording
-        if not was_recording:
+        if not (was_recording or rests):
             self._report_progress(recorder.next_phase, recorder.step + 1)
-        advance = partial(recorder.advance, is_complete=is_complete, fetched_ns=fetched_ns, ended_ns=ended_ns)
+        advance = partial(
+            recorder.advance, is_complete=is_complete, fetched_ns=fetched_ns, ended_ns=ended_ns, rests=rests
+        )
         if recorder.will_transit():
             # Reading the signal handlers takes 30 us in Python 3.11, so it is done only if torch will be called.
             with self._undisturbed(is_slow=was_recording):
@@ -692,11 +793,11 @@ class CaptureSession:
             self._problems.note("capture.rescue_failed", error=f"{type(exc).__name__}: {exc}")
             compat.switch_off()
 
-    def _end_run(self, failure: BaseException | None) -> None:
+    def _end_run(self, failure: BaseException | None, *, is_cut: bool) -> None:
         """End the run with interrupts held back; whatever fails, nothing of ours stays in torch or Python."""
         try:
             with self._undisturbed(is_slow=True, is_interrupted=isinstance(failure, KeyboardInterrupt)):
-                self.recording = self._stop(failure, is_cut=failure is not None)
+                self.recording = self._stop(failure, is_cut=is_cut)
         except Exception as exc:
             if raised_by_handler(exc):
                 raise
@@ -824,8 +925,18 @@ class CaptureSession:
         if not self._is_here():
             return
         if self.parts.ask(OPTIMIZER, self._is_first_optimizer, optimizer, default=False):
+            self.parts.run(OPTIMIZER, self._note_trainer)
             self.step()
         self.let_interrupts_in()
+
+    def _note_trainer(self) -> None:
+        """Say, once, in which function of a trainer or another program the optimizer of the cell steps."""
+        if self._stepping.how != "optimizer" or self._recorder is None or self._recorder.step > 0:
+            return
+        caller = caller_in_cell(sys._getframe(1))  # noqa: SLF001 - the documented way
+        self._stepping = replace(self._stepping, code=caller.name)
+        if caller.callback and self.may_hand_over:
+            self._problems.note("capture.by_optimizer", where=caller.name, callback=caller.callback)
 
     def _is_first_optimizer(self, optimizer: object) -> bool:
         if self._optimizer is None or self._optimizer() is None:

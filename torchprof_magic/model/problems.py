@@ -191,6 +191,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Set a schedule that goes on (--repeat 0, or repeat=0), or record each loop in a cell or block of its own.",
         "`steps()` was called for another loop when every cycle of the schedule had been recorded.",
     ),
+    "capture.later_training": Kind(
+        "info",
+        "A later training was not recorded: the recording ended with the first one.",
+        "Record each training in a cell or block of its own.",
+        "A trainer's callback began a second training in one recording.",
+    ),
     "capture.lines_lost": Kind(
         "warning",
         "Lines began so often that the times of some are missing.",
@@ -253,6 +259,26 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "What ran during that time is not in the report, and the time looks idle.",
         "To record this work, move it out of paused().",
         "The recorded code used `paused()`.",
+    ),
+    "capture.evaluation": Kind(
+        "info",
+        "Evaluation between the recorded steps is in none of them: {times}, for {duration} in total. Its ops were not "
+        "recorded, and its time looks idle.",
+        "To record an evaluation, call it in a cell or block of its own.",
+        "The callback of a trainer was told that an evaluation runs inside the training.",
+    ),
+    "capture.by_optimizer": Kind(
+        "info",
+        "The loop in {where}() cannot be seen from the cell, so each call of optimizer.step() ended a step. Evaluation "
+        "between two of them is in a step.",
+        "For the trainer's own steps, give it the callback that torchprof_magic.callbacks.{callback}() returns.",
+        "The cell trains with a `Trainer` of Transformers or Lightning that has no callback of torchprof.",
+    ),
+    "capture.callback_options": Kind(
+        "info",
+        "The options of {callback} were not used, because {recording} was already recording.",
+        "Give the options to {recording}, or train without it.",
+        "A trainer's callback has joined a recording.",
     ),
     "capture.not_paused": Kind(
         "warning",

@@ -37,6 +37,7 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
             problems.note("capture.never_started")
         return
     recorder.pauses.note(problems)
+    recorder.rests.note(problems)
     schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
     # An endless schedule has no total, but its first cycle has an end.
     total = schedule.least if schedule.total is None else schedule.total
