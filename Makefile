@@ -72,7 +72,7 @@ advice: $(VENV)/.tested
 	$(BIN)/python benchmarks/optimizers.py
 
 # All tests, with all of what `make test` takes a sample of (tests/amount.py).
-thorough: $(VENV)/.tested $(BUNDLE) chromium
+thorough: $(VENV)/.trainers $(BUNDLE) chromium
 	export CHROMIUM="$$(cat $(VENV)/.chromium)" TORCHPROF_TESTS=whole; $(PYTEST) --timeout 1200
 
 # The wheel in a new environment per line of tests/compat/lines.py, or on one line: make compat ONLY=py310-torch241.
@@ -99,6 +99,11 @@ $(VENV)/.installed: $(VENV)/.torch $(BUNDLE) pyproject.toml
 
 $(VENV)/.tested: $(VENV)/.installed
 	$(PIP) -e '.[lab,test]'
+	touch $@
+
+# With the torch of above, which they would otherwise replace by a newer one.
+$(VENV)/.trainers: $(VENV)/.tested
+	$(PIP) $(TORCH) -e '.[lab,test,trainers]'
 	touch $@
 
 # Only used where npm is missing; otherwise the machine's own Node.js builds the front end.

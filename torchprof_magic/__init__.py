@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torchprof_magic.report import rules
     from torchprof_magic.report.comparison import Comparison
     from torchprof_magic.report.trace_report import Report
+    from torchprof_magic.trainers import callbacks
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ __all__ = [
     "TorchProfError",
     "__version__",
     "add_metadata",
+    "callbacks",
     "last",
     "load",
     "paused",
@@ -77,6 +79,7 @@ _HOMES = {
     "steps": "torchprof_magic.profiling",
     **{name: "torchprof_magic.model.errors" for name in __all__ if name.endswith("Error")},
 }
+_MODULES = {"callbacks": "torchprof_magic.trainers.callbacks", "rules": "torchprof_magic.report.rules"}
 last: Report | None
 
 
@@ -85,8 +88,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "last":
         return import_whole("torchprof_magic.runs.this_process").last()
-    if name == "rules":
-        return import_whole("torchprof_magic.report.rules")
+    if name in _MODULES:
+        return import_whole(_MODULES[name])
     if name in _HOMES:
         return getattr(import_whole(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,6 +33,7 @@ from torchprof_magic.options import (
 )
 from torchprof_magic.run.conductor import Run
 from torchprof_magic.run.messages import say
+from torchprof_magic.run.stepping.signs import is_of_library
 from torchprof_magic.run.stepping.stepper import Stepper
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from torchprof_magic.capture import CaptureSession
+    from torchprof_magic.capture import CaptureSession, StepMaker
     from torchprof_magic.capture.torch_api.cycle_profile import TorchState
     from torchprof_magic.options import Keywords
     from torchprof_magic.report.trace_report import Report
@@ -51,6 +52,8 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 # Without a schedule, torch records until the profiler is stopped.
 _EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=1)
+
+_MANUAL = Stepping(how="manual")
 
 _ONE_PASS = problem("capture.one_pass_block")
 
@@ -125,6 +128,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         self._is_everything = False
         self._failure = ""
         self._steps_ended = 0
+        self._stepping = _MANUAL
 
     def __new__(cls, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Return a profile; or, as ``@tp.profile`` without parentheses, the function as a default one records it."""
@@ -137,7 +141,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
         """Start the recording. Raises ``CaptureError`` before any code runs if it cannot be made as asked."""
-        self._begin(_place(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
+        self._begin(place_of(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
         return self
 
     @protected
@@ -150,12 +154,12 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
             try:
                 self._end(self._run.session, has_exception=value is not None)
             finally:
-                self._run.finish(stepping=Stepping(how="manual") if self._has_stepped else None)
+                self._run.finish(stepping=self._stepping if self._has_stepped else None)
 
     @protected
     def start(self) -> None:
         """Start the recording without a ``with`` block; raises the same exceptions as entering one."""
-        self._begin(_place(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
+        self._begin(place_of(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
 
     @protected
     def stop(self) -> None:
@@ -222,8 +226,31 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         return _steps_of(self._run.session, iterable, caller)
 
     def _restart(self, run: Run) -> None:
-        run.restart(self._prepared(self._options), Stepping(how="manual"))
+        run.restart(self._prepared(self._options), self._stepping)
         self._is_everything = False
+
+    def _hand_over(self, by: StepMaker, stepping: Stepping, length: int | None) -> bool:
+        if self._run is None:
+            return False
+        session, options, before = self._run.session, self._options, self._stepping
+        is_given_out = options.on_trace_ready or options.execution_trace or options.execution_trace_observer
+        is_of_user = self._has_stepped and not session.is_stepped_by(by)
+        if session.is_stepping and not (is_given_out or is_of_user):
+            self._stepping = stepping
+            session.parts.check(RESTART, self._restart, self._run)  # drops what ran before the training
+        is_handed_over = self._run.session.hand_over(by, stepping, length)
+        self._stepping = stepping if is_handed_over else before
+        self._has_stepped = self._has_stepped or is_handed_over
+        return is_handed_over
+
+    @protected
+    def _leave(self) -> None:
+        """End a recording in which the code has failed before; does nothing if it has ended."""
+        if self._run is not None and self in _recording():
+            try:
+                self._end(self._run.session, has_exception=True, is_cut=True)
+            finally:
+                self._run.finish(stepping=self._stepping)
 
     @property
     def report(self) -> Report:
@@ -242,19 +269,21 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         has_schedule = not self._options.is_adaptive or (self._run is not None and not self._is_everything)
         return None if has_schedule else unscheduled_state(self._steps_ended)
 
-    def _begin(self, title: str) -> None:
+    def _begin(self, title: str, stepping: Stepping | None = None) -> None:
+        """Begin a recording; with ``stepping`` it waits until the steps are handed over."""
         if self in _recording():
             raise CaptureError("this profile() is already recording; stop it before it is started again")
         self._run = None  # with its report, which stays where the user has kept it
         self._has_stepped, self._steps_ended, self._failure = False, 0, ""
         # Without a schedule, the whole block is recorded as one step unless step() is called.
         options = self._options
-        self._is_everything = options.is_adaptive
-        if options.is_adaptive:
+        self._is_everything = options.is_adaptive and stepping is None
+        if self._is_everything:
             options = replace(options, schedule=_EVERYTHING, two_pass=False, has_step_rows=False)
-        how = "cell" if self._is_everything else "manual"
+        self._stepping = stepping or _MANUAL
+        planned = Stepping(how="cell") if self._is_everything else self._stepping
         try:
-            self._run = Run(self._prepared(options), self._kept, stepping=Stepping(how=how), title=title)
+            self._run = Run(self._prepared(options), self._kept, stepping=planned, title=title)
         except TorchProfError:
             raise
         except Exception as exc:  # noqa: BLE001 - the block must not fail because of us
@@ -264,19 +293,22 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         _open.append(self)
         try:
             self._run.session.parts.check(CHECKS, self._run.prepare)
-            self._run.session.start()
+            if stepping is None:
+                self._run.session.start()
+            else:
+                self._run.session.open()
         except BaseException:
             _open.remove(self)
             raise
 
     @protected
-    def _end(self, session: CaptureSession, *, has_exception: bool) -> None:
+    def _end(self, session: CaptureSession, *, has_exception: bool, is_cut: bool = False) -> None:
         """Stop recording. Interrupts are deferred here and raised after the report has been made."""
         try:
             if not has_exception and self._has_stepped:
                 session.finish(is_between=True)
         finally:
-            session.stop(is_held=True)
+            session.stop(is_held=True, is_cut=is_cut)
             if self._options.two_pass and self._is_everything and self._run is not None:
                 self._run.note(_ONE_PASS)
             if self in _open:
@@ -312,8 +344,12 @@ def _warn_of_use_cuda(values: dict[str, Any], *, use_cuda: bool) -> None:
 _open: list[profile] = []
 
 
-def _place(caller: FrameType) -> str:
-    """Return where a block begins: the cell, as IPython numbers it, or the file and line."""
+def place_of(caller: FrameType) -> str:
+    """Return where a block begins in the user's code: the cell, as IPython numbers it, or the file and line."""
+    frame: FrameType | None = caller
+    while frame is not None and is_of_library(frame.f_code):
+        frame = frame.f_back
+    caller = frame or caller
     cells = caller.f_globals.get("In")
     if "get_ipython" in caller.f_globals and isinstance(cells, list):
         return f"In [{len(cells) - 1}]"
@@ -324,6 +360,31 @@ def _recording() -> list[profile]:
     """Return the blocks that are still being recorded, without those whose session was ended elsewhere."""
     _open[:] = [block for block in _open if block._run is not None and block._run.session.is_active]  # noqa: SLF001
     return _open
+
+
+def recording_block() -> profile | None:
+    """Return the block that is being recorded, if one is."""
+    return _recording()[-1] if _recording() else None
+
+
+def begin_for_trainer(block: profile, title: str, stepping: Stepping) -> None:
+    """Begin a recording whose step 0 begins when the steps are handed over; raises as ``start`` does."""
+    block._begin(title, stepping)  # noqa: SLF001 - of this module
+
+
+def hand_over(block: profile, by: StepMaker, stepping: Stepping, length: int | None) -> bool:
+    """Let the callback of a trainer make the steps of a block from here on; return whether it may."""
+    return block._hand_over(by, stepping, length)  # noqa: SLF001 - of this module
+
+
+def leave_block(block: profile) -> None:
+    """End a recording whose code has failed before; does nothing if it has ended."""
+    block._leave()  # noqa: SLF001 - of this module
+
+
+def session_of(block: profile) -> CaptureSession | None:
+    """Return the session of the last recording of a block, if it has begun."""
+    return block._live()  # noqa: SLF001 - of this module
 
 
 def step() -> None:

@@ -30,6 +30,7 @@ MAY_IMPORT = {
         "model",
     },
     "pytest_plugin": {"profiling"},
+    "trainers": {"ipython", "profiling", "run", "capture", "system", "model"},
     "profiling": {"run", "capture", "options", "model"},
     "run": {"runs", "report", "ingest", "store", "capture", "options", "system", "model"},
     "loading": {"jobs", "report", "system"},
@@ -61,6 +62,10 @@ OWNERS = {
     "PIL": {"render"},
     "fsspec": {"system", "store"},
     "msgspec": {"ingest", "capture", "render", "store", "jobs", "runs"},
+    "accelerate": {"trainers"},
+    "lightning": {"trainers"},
+    "pytorch_lightning": {"trainers"},
+    "transformers": {"trainers"},
 }
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 

@@ -197,6 +197,7 @@ class TorchProfMagics(Magics, FlagDefaults):
             raise UsageError(str(exc)) from None
         if not flags["quiet"]:
             import_what_shows(self.shell, flags["display"])
+        run.session.may_hand_over = flags["step"] in ("auto", "manual")
         if compiled.flaw is not None:
             run.session.parts.fail(MARKED_LOOP, compiled.flaw)
         return _Cell(flags, compiled, run, bar)

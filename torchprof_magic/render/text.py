@@ -135,7 +135,9 @@ def _stepped_by(meta: Meta) -> str:
         return ""
     if stepping.how == "loop":
         return f", stepped by line {stepping.line}"
-    return {"manual": ", stepped by step()", "optimizer": ", one per call of optimizer.step()"}.get(stepping.how, "")
+    if stepping.how == "optimizer":
+        return f", one per call of optimizer.step(){f' in {stepping.code}()' if stepping.code else ''}"
+    return f", stepped by {stepping.code or 'step'}()" if stepping.how == "manual" else ""
 
 
 def _ranges(numbers: list[int]) -> str:

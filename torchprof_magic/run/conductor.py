@@ -7,6 +7,7 @@ copies, reads the trace, remembers the report, deletes files that are no longer 
 from __future__ import annotations
 
 import sys
+import weakref
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -259,6 +260,7 @@ class Run:
     ) -> None:
         contained = partial(partial, self.session.parts.undo, SAMPLE)
         this_process.remember(report, "", self._cell_id, lambda take: later(contained(take)))
+        self.session.report = weakref.ref(report)
         self.report = report  # set last: from here on, messages say that it is in the history
         if assign is not None:
             assign(report)

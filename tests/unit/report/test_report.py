@@ -206,8 +206,18 @@ def test_an_empty_trace_has_a_report() -> None:
 
 def test_the_public_names_are_exactly_those_listed() -> None:
     errors = [name for name, value in vars(torchprof_magic.model.errors).items() if name.endswith("Error")]
-    names = ["Advice", "Comparison", "RanksReport", "Report", "__version__", "add_metadata", "last", "load", "paused"]
-    names += ["prime", "profile", "ranks", "rules", "step", "steps"]
+    names = [
+        "Advice",
+        "Comparison",
+        "RanksReport",
+        "Report",
+        "__version__",
+        "add_metadata",
+        "callbacks",
+        "last",
+        "load",
+    ]
+    names += ["paused", "prime", "profile", "ranks", "rules", "step", "steps"]
     assert torchprof_magic.__all__ == dir(torchprof_magic) == sorted([*errors, *names])
     for name in torchprof_magic.__all__:
         getattr(torchprof_magic, name)

@@ -288,7 +288,7 @@ class Reader:
         if type(function) is not FunctionType:
             return Signs(unknown=True)
         inner = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
-        if _is_of_library(function.__code__):
+        if is_of_library(function.__code__):
             return self._of_wrapper(function, inner, depth)
         closure = dict(zip(function.__code__.co_freevars, inner, strict=False))
         names: ChainMap[str, object] = ChainMap(closure, function.__globals__)
@@ -307,7 +307,7 @@ class Reader:
 
     def _of_code(self, code: CodeType, values: Mapping[str, object], depth: int) -> Signs:
         def read() -> Signs:
-            body = None if _is_of_library(code) else _body_of(code)
+            body = None if is_of_library(code) else _body_of(code)
             return _by_names(code) if body is None else self._signs(body, values, depth + 1)
 
         return self._once(code, "", depth, read)
@@ -369,7 +369,8 @@ def _body_of(code: CodeType) -> Sequence[ast.AST] | None:
     return first.body if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
 
-def _is_of_library(code: CodeType) -> bool:
+def is_of_library(code: CodeType) -> bool:
+    """Return whether code is part of Python or an installed package."""
     return code.co_filename.startswith(_LIBRARIES) or "site-packages" in code.co_filename
 
 
@@ -377,7 +378,7 @@ def _by_names(code: CodeType) -> Signs:
     """Return what a function does by the names in its code alone: it has no source, or is part of a library."""
     names = set(code.co_names)
     steps = "step" in names and ("zero_grad" in names or any(word in one for one in names for word in OPTIMIZER_WORDS))
-    is_unknown = bool(names) and not _is_of_library(code)
+    is_unknown = bool(names) and not is_of_library(code)
     return Signs(steps=steps, backward="backward" in names, torch="torch" in names, unknown=is_unknown)
 
 
@@ -389,7 +390,7 @@ def _has(value: object, name: str) -> bool:
 def _is_users(value: object) -> bool:
     """Return whether a value of a closure is a model, or code that is not of a library."""
     function = value.__func__ if type(value) is MethodType else value
-    is_function = type(function) is FunctionType and not _is_of_library(function.__code__)
+    is_function = type(function) is FunctionType and not is_of_library(function.__code__)
     return is_function or (is_model(value) and not is_a(value, type))
 
 

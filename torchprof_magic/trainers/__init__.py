@@ -1,0 +1,1 @@
+"""Callbacks with which the trainers of other libraries make the steps of a recording."""
