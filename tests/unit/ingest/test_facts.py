@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from support import allocation, make_trace, span
 
-from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_around
+from torchprof_magic.facts.ops.calls import OpRows, ops_around, rows_among
 from torchprof_magic.loading import load
 from torchprof_magic.model.intervals import depth_of, self_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
@@ -73,7 +73,7 @@ def with_ops_as_written(report: Report, row: dict[str, Any]) -> Trace:
 def ops_alone(report: Report, row: dict[str, Any]) -> tuple[Trace, OpRows]:
     """Return the ops nested among ops only, as the facts are; ``report.ops`` nests annotations too, as torch does."""
     trace = with_ops_as_written(report, row)
-    return trace, op_rows(trace, ("cpu_op",))
+    return trace, rows_among(trace, ("cpu_op",))
 
 
 def check_categories(report: Report, fact: dict[str, int], row: dict[str, Any]) -> None:
@@ -268,7 +268,7 @@ def check_work_outside_ops(report: Report, fact: list[int], row: dict[str, Any])
 
 
 def check_python(report: Report, fact: dict[str, Any], _: dict[str, Any]) -> None:
-    frames = op_rows(report.trace, ("python_function",))
+    frames = rows_among(report.trace, ("python_function",))
     own = self_time(frames.parent, frames.dur_ns)
     rows = report.events[frames.row]
     check_nest(rows, frames, own, fact)

@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import PID
 
+from torchprof_magic.facts.ops.calls import rows_among
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.ingest.json import blocks
 from torchprof_magic.ingest.json.repair import MAX_DEPTH, Repairer
 from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.intervals import own_time, union_ns
 from torchprof_magic.model.trace import Trace
-from torchprof_magic.tables.ops.op_table import op_rows
 
 ROWS = ("name", "lane", "start_ns", "dur_ns", "parent", "depth", "overlaps")
 
@@ -119,7 +119,7 @@ def test_children_lie_inside_their_parents_on_the_same_thread(spans: list[Span])
 @given(NESTED)
 def test_self_times_of_a_thread_add_up_to_the_time_under_its_outermost_calls(spans: list[Span]) -> None:
     trace = read(text_of(spans))
-    ops = op_rows(trace, ("cpu_op",))
+    ops = rows_among(trace, ("cpu_op",))
     lane = trace.events["lane"].to_numpy()
     own_ns = pl.DataFrame({"lane": lane[ops.row], "self": ops.self_cpu_ns}).group_by("lane").agg(pl.col("self").sum())
     for number, self_ns in own_ns.rows():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.shared import in_category, launch_links
+from torchprof_magic.facts.shared import in_category, launch_links, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import (
@@ -64,8 +64,14 @@ class OpRows:
     total_device_ns: IntArray
 
 
-def op_rows(trace: Trace, categories: tuple[str, ...] = OP_CATEGORIES) -> OpRows:
-    """Return the self and total values of every single op; ``categories`` says what may enclose what."""
+@once_per_trace
+def op_rows(trace: Trace) -> OpRows:
+    """Return the self and total values of every single op. Computed once per trace; callers must not change it."""
+    return rows_among(trace, OP_CATEGORIES)
+
+
+def rows_among(trace: Trace, categories: tuple[str, ...]) -> OpRows:
+    """Return the self and total values of every single event of some categories, which may enclose one another."""
     events = trace.events
     found = nest_among(trace, in_category(trace, *categories))
     start, dur = (events[name].to_numpy()[found.row] for name in ("start_ns", "dur_ns"))
