@@ -156,6 +156,7 @@ _TYPES: dict[str, DType] = {
     "occupancy_ratio": pl.Float64,
     "tensor_cores": pl.Boolean,
 }
+_SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.Int64) for column in COLUMNS}
 
 
 @once_for_the_whole
@@ -166,6 +167,8 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
     """
     rows = device_rows(trace)
     rows = rows[part.touches(*(trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns")))]
+    if len(rows) == 0:
+        return _table(pl.DataFrame(schema=_SCHEMA))
     events = trace.events[rows]
     start_ns, dur_ns = part.cut(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
     work = events.select(
@@ -205,11 +208,15 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
         pl.col("phase").replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE),
         _tensor_cores(frame),
     )
-    schema = {column.name: _TYPES.get(column.name, pl.Int64) for column in COLUMNS}
-    frame = frame.select(schema.keys()).cast(schema)  # type: ignore[arg-type]
+    frame = frame.select(_SCHEMA.keys()).cast(_SCHEMA)  # type: ignore[arg-type]
+    return _table(frame.sort("sum_ns", "name", descending=[True, False]))
+
+
+def _table(frame: pl.DataFrame) -> Table:
+    """Return the table without the columns of which nothing is known."""
     absent = {name for name in (*_OF_LAUNCH, "bytes", "bytes_per_s") if frame[name].null_count() == frame.height}
     columns = tuple(column for column in COLUMNS if column.name not in absent)
-    return Table(frame=frame.sort("sum_ns", "name", descending=[True, False]), columns=columns, sort_by="sum_ns")
+    return Table(frame=frame, columns=columns, sort_by="sum_ns")
 
 
 def _bytes_inside(events: pl.DataFrame, inside_ns: IntArray) -> pl.Series:
