@@ -39,6 +39,8 @@ from torchprof_magic.model.shapes import Tree, Weight
 from torchprof_magic.model.trace import STEP_PATTERN, Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
     from torchprof_magic.model.meta import Meta
 
 # Python frames are "python" in files of the user, and "library" in all others.
@@ -100,7 +102,8 @@ def flame_tree(trace: Trace, part: TimeRange) -> Tree:
     is_known = {"cpu_ns": True, "device_ns": trace.has_device, "idle_ns": trace.has_device, "calls": True}
     is_known |= {"bytes": trace.memory.height > 0, "flops": has_flops(trace)}
     weights = tuple(weight for weight in _WEIGHTS if is_known[weight.name])
-    return Tree(frame=_in_preorder(_summed(trace, paths, part), weights), weights=weights)
+    known = {weight.name for weight in weights}
+    return Tree(frame=_in_preorder(_summed(trace, paths, part, known), weights), weights=weights)
 
 
 @once_per_trace
@@ -244,22 +247,27 @@ def _device_rows(trace: Trace) -> IntArray:
     return device_rows(trace)
 
 
-def _summed(trace: Trace, paths: _Paths, part: TimeRange) -> pl.DataFrame:
-    """Return one row per path: its kind, the path above it, and its own weights; row 0 is the root."""
+def _summed(trace: Trace, paths: _Paths, part: TimeRange, known: Container[str]) -> pl.DataFrame:
+    """Return one row per path: its kind, the path above it, and its own weights; row 0 is the root.
+
+    Those that are not ``known`` are 0.
+    """
     boxes, events, count = host_boxes(trace), len(paths.path), len(paths.kind)
     cpu_ns = _host_ns(boxes, part, events)
     device_ns = _device_ns(trace, paths.device, part, len(boxes.row), events)
-    weights = {
-        "cpu_ns": cpu_ns,
-        "device_ns": device_ns,
-        "idle_ns": _idle_in(trace, boxes, part, events),
-        "bytes": _allocated_in(trace, boxes, part, events),
-        "flops": _flops_in(trace, boxes, part, events),
-        "calls": _calls(trace, boxes, paths.device, part, events),
+    weights: dict[str, Callable[[], IntArray]] = {
+        "cpu_ns": lambda: cpu_ns,
+        "device_ns": lambda: device_ns,
+        "idle_ns": lambda: _idle_in(trace, boxes, part, events),
+        "bytes": lambda: _allocated_in(trace, boxes, part, events),
+        "flops": lambda: _flops_in(trace, boxes, part, events),
+        "calls": lambda: _calls(trace, boxes, paths.device, part, events),
     }
 
-    def total(values: IntArray) -> IntArray:
-        return np.bincount(paths.path, weights=values, minlength=count).astype(np.int64)
+    def total(name: str, values: Callable[[], IntArray]) -> IntArray:
+        if name not in known:
+            return np.zeros(count, np.int64)
+        return np.bincount(paths.path, weights=values(), minlength=count).astype(np.int64)
 
     frame = pl.DataFrame(
         {
@@ -267,7 +275,7 @@ def _summed(trace: Trace, paths: _Paths, part: TimeRange) -> pl.DataFrame:
             "parent": np.concatenate(([NO_PARENT], paths.parent + 1)),
             "kind": np.concatenate(([KINDS.index("root")], paths.kind)),
             "phase": np.concatenate(([PHASES.index("python")], _main_phase(paths, cpu_ns + device_ns, count))),
-            **{f"self_{name}": np.concatenate(([0], total(values))) for name, values in weights.items()},
+            **{f"self_{name}": np.concatenate(([0], total(name, values))) for name, values in weights.items()},
         }
     )
     return frame if part == WHOLE else _without_absent(frame)
