@@ -11,6 +11,8 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import unknown_device_work
 from torchprof_magic.facts.device.coverage import launches_of, loss_of
 from torchprof_magic.facts.device.unrecorded import signs_of_device
+from torchprof_magic.facts.ops.calls import op_rows
+from torchprof_magic.facts.shared import is_named
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account, host_account
 from torchprof_magic.findings.verdict.diagnosis import words_of_signs
 from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete
@@ -33,7 +35,7 @@ from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.units import counted, format_ns, format_ratio, printable
 from torchprof_magic.tables.execution_trace import has_graph
 from torchprof_magic.tables.memory.in_use import memory_peaks, memory_series
-from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
+from torchprof_magic.tables.ops.op_table import ops_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -173,7 +175,7 @@ def _limit(trace: Trace) -> Verdict:
             "GPU not recorded",
             f"No kernel, copy or fill is in the file, although {words_of_signs(signs)}. {lost or _HOW_TO_RECORD}",
         )
-    has_ops = ops_table(trace).frame.filter(pl.col("kind") != NO_OP).height > 0
+    has_ops = not is_named(trace, STEP_PATTERN)[op_rows(trace).row].all()
     needs_ops = counted_steps(trace).whole_ns < LEAST_WITHOUT_OPS_NS
     if trace.has_device:
         needs_ops = not _replays_graphs(trace)  # which runs no op
