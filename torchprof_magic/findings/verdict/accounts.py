@@ -190,12 +190,14 @@ def _with_pause(trace: Trace, python: Cause, pieces: StepPieces, ns: IntArray) -
     return replace(python, between=longest_pause(trace, lane, pieces.start_ns[is_bare], pieces.end_ns[is_bare]))
 
 
-def named_pieces(trace: Trace) -> pl.DataFrame:
-    """Return the pieces of all steps with what names each, and its line.
+def named_pieces(trace: Trace, chosen: IntArray | None = None) -> pl.DataFrame:
+    """Return the pieces of all steps, or those that are chosen by their number, with what names each, and its line.
 
     The columns are ``step`` (a row of ``trace.steps``), ``phase``, ``name``, ``file``, ``line`` and ``dur_ns``.
     """
     pieces = step_pieces(trace)
+    if chosen is not None:
+        pieces = StepPieces(*(column[chosen] for column in pieces))
     named = _called(trace, pieces.cause, pieces.state)
     row = np.append(host_nest(trace).row, NO_PARENT)[named]
     at = pl.Series(np.where(_is_step(trace)[row], NO_PARENT, row))

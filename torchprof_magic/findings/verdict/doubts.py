@@ -320,13 +320,12 @@ def _difference(trace: Trace, outlier: int, typical: IntArray) -> str:
 
 def _line_in(trace: Trace, step: int, phase: str) -> str:
     """Return the user's line with the most of a phase of a step; else one that was seen to run in it, with its call."""
-    pieces = named_pieces(trace).filter((pl.col("step") == step) & (pl.col("phase") == phase))
-    lines = pieces.drop_nulls("file").group_by("file", "line").agg(pl.col("dur_ns").sum())
+    own = step_pieces(trace)
+    here = np.flatnonzero((own.step == step) & (own.phase == PHASES.index(phase)))
+    lines = named_pieces(trace, here).drop_nulls("file").group_by("file", "line").agg(pl.col("dur_ns").sum())
     if lines.height:
         file, line, _ = lines.sort("dur_ns", descending=True).row(0)
         return place_of(trace, file, line)
-    own = step_pieces(trace)
-    here = np.flatnonzero((own.step == step) & (own.phase == PHASES.index(phase)))
     found = line_seen_in(trace, own.start_ns[here], own.end_ns[here])
     if not (found >= 0).any():
         return ""
