@@ -116,10 +116,9 @@ def _from_the_bottom(frame: pl.DataFrame) -> tuple[Column, ...]:
 @once_per_trace
 def _level_frame(trace: Trace) -> pl.DataFrame:
     """Return the bytes in use after every change, in all, reserved, and of the categories that there are."""
-    lane = pl.col("device").alias("lane")
-    if trace.memory.height == 0 and trace.tags.height == 0:  # as where memory was not recorded
-        return trace.memory.select(lane, "time_ns", "allocated_bytes", "reserved_bytes")
-    frame = trace.memory.select(lane, "time_ns", "reserved_bytes")
+    if trace.memory.height == 0:
+        return trace.memory.select(pl.col("device").alias("lane"), "time_ns", "allocated_bytes", "reserved_bytes")
+    frame = trace.memory.select(pl.col("device").alias("lane"), "time_ns", "reserved_bytes")
     frame = frame.with_columns(_level_columns(memory_levels(trace)))
     silent = silent_releases(trace)
     if len(silent.time_ns):
