@@ -17,7 +17,7 @@ from torchprof_magic.facts.shared import ask_names, device_rows, in_category, la
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, host_boxes, site_names
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nest
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
 from torchprof_magic.model.shapes import Column, Layer, Scale, SliceLane, Slices
 from torchprof_magic.model.units import format_bytes, format_ratio, short_file
 from torchprof_magic.tables.flame.call_tree import event_names
@@ -263,15 +263,30 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
         MODULES: ("annotation", "op", "line", "module"),
         PYTHON: ("annotation", "op", "line", "module", "python"),
     }
-    for layer in layers:
-        depth = np.full(len(kind), NO_PARENT, np.int64)
-        rows = np.flatnonzero(np.isin(kind, [KINDS.index(each) for each in shown[layer.column]]))
-        if len(rows) == len(kind):
-            depth = depth_of(boxes.parent)
-        else:
-            depth[rows] = nest(boxes.lane[rows], boxes.start_ns[rows], boxes.dur_ns[rows])[1]
-        frame = frame.with_columns(pl.Series(layer.column, np.minimum(depth, 2**15 - 1), pl.Int16))
-    return _Part(frame, boxes.row)
+    depths = [
+        _depth_among(boxes, np.isin(kind, [KINDS.index(each) for each in shown[layer.column]])) for layer in layers
+    ]
+    columns = (
+        pl.Series(layer.column, np.minimum(depth, 2**15 - 1), pl.Int16)
+        for layer, depth in zip(layers, depths, strict=True)
+    )
+    return _Part(frame.with_columns(columns), boxes.row)
+
+
+def _depth_among(boxes: HostBoxes, is_shown: BoolArray) -> IntArray:
+    """Return how deep each of the shown boxes is nested in the others of them, and -1 for those that are not shown."""
+    depth = depth_of(boxes.parent)
+    if is_shown.all():
+        return depth
+    rows = np.flatnonzero(is_shown)
+    found = np.full(len(depth), NO_PARENT, np.int64)
+    if boxes.overlaps.any():
+        found[rows] = nest(boxes.lane[rows], boxes.start_ns[rows], boxes.dur_ns[rows])[1]
+        return found
+    number = np.full(len(depth) + 1, NO_PARENT, np.int64)
+    number[rows] = np.arange(len(rows))
+    found[rows] = depth_of(number[nearest_marked(boxes.parent, depth, is_shown)[boxes.parent[rows]]])
+    return found
 
 
 def _calls(trace: Trace, rows: IntArray, number_of: dict[int, int]) -> _Part:
