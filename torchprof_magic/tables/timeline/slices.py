@@ -263,19 +263,19 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
         MODULES: ("annotation", "op", "line", "module"),
         PYTHON: ("annotation", "op", "line", "module", "python"),
     }
-    depths = [
-        _depth_among(boxes, np.isin(kind, [KINDS.index(each) for each in shown[layer.column]])) for layer in layers
-    ]
-    columns = (
-        pl.Series(layer.column, np.minimum(depth, 2**15 - 1), pl.Int16)
-        for layer, depth in zip(layers, depths, strict=True)
-    )
+    depth, columns = depth_of(boxes.parent), []
+    for layer in layers:
+        is_shown = np.isin(kind, [KINDS.index(each) for each in shown[layer.column]])
+        among = np.minimum(_depth_among(boxes, depth, is_shown), 2**15 - 1)
+        columns.append(pl.Series(layer.column, among, pl.Int16))
     return _Part(frame.with_columns(columns), boxes.row)
 
 
-def _depth_among(boxes: HostBoxes, is_shown: BoolArray) -> IntArray:
-    """Return how deep each of the shown boxes is nested in the others of them, and -1 for those that are not shown."""
-    depth = depth_of(boxes.parent)
+def _depth_among(boxes: HostBoxes, depth: IntArray, is_shown: BoolArray) -> IntArray:
+    """Return how deep each of the shown boxes is nested in the others of them, and -1 for those that are not shown.
+
+    ``depth`` is that among all boxes.
+    """
     if is_shown.all():
         return depth
     rows = np.flatnonzero(is_shown)
