@@ -9,7 +9,7 @@ import polars as pl
 from torchprof_magic.findings.verdict.diagnosis import launches_without_work
 from torchprof_magic.findings.verdict.doubts import is_incomplete
 from torchprof_magic.model.meta import TRACE_ID, TRACE_ID_OF_CYCLE, shortened
-from torchprof_magic.tables.source.modules import modules_table
+from torchprof_magic.tables.source.modules import outermost_modules
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta
@@ -95,8 +95,8 @@ def _is_of_one_recording(key: str) -> bool:
 
 def input_shapes(trace: Trace) -> dict[str, str]:
     """Return the shapes that each outermost module got."""
-    modules = modules_table(trace).frame.filter(pl.col("parent").is_null() & pl.col("inputs").is_not_null())
     return {
         f"inputs of {name or class_name}": inputs
-        for name, class_name, inputs in modules.select("path", "class_name", "inputs").iter_rows()
+        for name, class_name, inputs in outermost_modules(trace).iter_rows()
+        if inputs is not None
     }

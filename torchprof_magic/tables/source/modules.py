@@ -186,6 +186,22 @@ def module_runs(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     return (trace.sites, runs) if len(runs.site) else _from_frames(trace)
 
 
+@once_per_trace
+def outermost_modules(trace: Trace) -> pl.DataFrame:
+    """Return the modules that ran inside of no other, in the order in which they first ran.
+
+    The columns are ``path, class_name`` and ``inputs``.
+    """
+    sites, runs = module_runs(trace)
+    if len(runs.site) == 0:
+        return pl.DataFrame(schema={name: SCHEMA[name] for name in ("path", "class_name", "inputs")})
+    parent = sites["parent"].to_numpy().astype(np.int64)
+    has_run = _calls(runs, WHOLE) > 0
+    is_outermost = has_run & (nearest_marked(parent, depth_of(parent), has_run)[parent] < 0)
+    columns = (pl.col("name").alias("path"), "class_name", "inputs")
+    return sites.select(columns)[_in_order(parent, is_outermost)].cast(pl.String)
+
+
 def _columns(trace: Trace) -> tuple[Column, ...]:
     device = {"device_ns", "self_device_ns", "backward_device_ns", "wait_ns"}
     known = trace.sites["parameters"].is_not_null().any()
