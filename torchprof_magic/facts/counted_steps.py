@@ -114,6 +114,7 @@ def typical_of(dur_ns: Sequence[float]) -> float:
     return float(dur[~are_outliers(dur)].mean()) if len(dur) else float("nan")
 
 
+@once_per_trace
 def whole_steps(trace: Trace) -> pl.DataFrame:
     """Return the complete steps in order of time, or all if none is; outliers as well, which statistics must see."""
     steps = trace.steps

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.facts.shared import in_category, is_named
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 from torchprof_magic.model.trace import STEP_PATTERN
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 
+@once_per_trace
 def lanes_of_steps(trace: Trace) -> IntArray:
     """Return the thread of each step, that of its range; -1 if it has none."""
     events, steps = trace.events, trace.steps
