@@ -12,7 +12,7 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import step_ns_of, whole_steps
 from torchprof_magic.facts.host.crowding import crowding
 from torchprof_magic.facts.ops.calls import op_rows
-from torchprof_magic.facts.shared import device_rows, once_per_trace
+from torchprof_magic.facts.shared import device_rows, is_named, name_numbers, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.findings.compare.input_sizes import sizes_of_inputs, sizes_of_ops
 from torchprof_magic.findings.compare.setting_changes import DETAILS, input_shapes
@@ -74,13 +74,10 @@ def step_durations(trace: Trace) -> tuple[int, ...]:
 def op_cells(trace: Trace) -> Cells:
     """Return the ops and annotations: calls, own host time, and time of the device work that they launched."""
     ops = op_rows(trace)
-    names = trace.events["name"].gather(ops.row).cast(pl.String)
-    is_op = ~names.str.contains(STEP_PATTERN).to_numpy()
-    rows = np.flatnonzero(is_op)
+    rows = np.flatnonzero(~is_named(trace, STEP_PATTERN)[ops.row])
     step = _steps(trace).at(ops.start_ns[rows].astype(np.int64))
     one = np.ones(len(rows), np.int64)
-    return _summed(trace, names.gather(rows).alias("name").to_frame(), step, one, ops.self_cpu_ns[rows],
-                   ops.self_device_ns[rows])  # fmt: skip
+    return _summed(trace, ops.row[rows], step, one, ops.self_cpu_ns[rows], ops.self_device_ns[rows])
 
 
 @once_per_trace
@@ -92,9 +89,8 @@ def kernel_cells(trace: Trace) -> Cells:
     order = {number: at for at, number in enumerate(numbers)}
     launched = events["step"].replace_strict(order, default=NO_PARENT, return_dtype=pl.Int64).fill_null(NO_PARENT)
     step = launched.to_numpy() if numbers else np.zeros(len(rows), np.int64)
-    names = events["name"].cast(pl.String).alias("name").to_frame()
     dur, one = events["dur_ns"].to_numpy(), np.ones(len(rows), np.int64)
-    return _summed(trace, names, step, one, np.zeros(len(rows), np.int64), dur)
+    return _summed(trace, rows, step, one, np.zeros(len(rows), np.int64), dur)
 
 
 class RunSample(NamedTuple):
@@ -144,16 +140,11 @@ def sample_of(trace: Trace) -> RunSample:
     )
 
 
-def _summed(
-    trace: Trace, keys: pl.DataFrame, step: IntArray, calls: IntArray, cpu: IntArray, device: IntArray
-) -> Cells:
-    """Return the sums of the rows by key and step; rows outside of the steps do not count."""
+def _summed(trace: Trace, rows: IntArray, step: IntArray, calls: IntArray, cpu: IntArray, device: IntArray) -> Cells:
+    """Return the sums of event rows by name and step; rows outside of the steps do not count."""
     count = _steps(trace).columns
-    names = keys.columns
-    distinct = keys.unique(maintain_order=True).with_row_index("key")
-    key = keys.join(distinct, on=names, how="left", nulls_equal=True, maintain_order="left")["key"]
-    inside = step >= 0
-    cell = np.where(inside, key.to_numpy().astype(np.int64) * count + step, NO_PARENT)
-    shape = (distinct.height, count)
-    sums = [sum_by(cell, values, distinct.height * count).reshape(shape) for values in (calls, cpu, device)]
-    return Cells(distinct.drop("key"), *sums)
+    _, first, key = np.unique(name_numbers(trace)[rows], return_index=True, return_inverse=True)
+    cell = np.where(step >= 0, key * count + step, NO_PARENT)
+    order, shape = np.argsort(first), (len(first), count)  # by first appearance
+    sums = [sum_by(cell, values, len(first) * count).reshape(shape)[order] for values in (calls, cpu, device)]
+    return Cells(trace.events["name"][rows[first[order]]].cast(pl.String).to_frame(), *sums)
