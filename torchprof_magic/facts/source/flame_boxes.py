@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.ops.calls import nest_among, ops_around
+from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
 from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
 from torchprof_magic.facts.source.places import MODULE_FRAME
@@ -195,8 +195,10 @@ def _visible_on_host(trace: Trace) -> BoolArray:
     With stacks, torch records every thread of the process. Threads without ops belong to the notebook (its sockets, its
     progress bar) and would only show waiting.
     """
+    if not in_category(trace, "python_function").any():
+        return in_category(trace, *OP_CATEGORIES)
     category = pl.col("category")
-    is_op = category.is_in(("cpu_op", "user_annotation"))
+    is_op = category.is_in(OP_CATEGORIES)
     is_plumbing = pl.col("name").cast(pl.String).is_in(_plumbing(trace).implode())
     is_useful_frame = (category == "python_function") & ~is_plumbing & (is_op.any().over("lane") | ~is_op.any())
     if (trace.sites["kind"] == "module").any():
