@@ -20,6 +20,8 @@ def wait_timelines(trace: Trace) -> dict[int, Timeline]:
 
     Where two overlap, the later one counts from its start on.
     """
+    if trace.waits.height == 0:
+        return {}
     waits = trace.waits.with_row_index("row").filter(trace.waits["dur_ns"] > 0)
     found = {}
     for (lane,), part in waits.sort("start_ns", "row").group_by("lane"):

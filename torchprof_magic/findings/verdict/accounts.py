@@ -103,6 +103,8 @@ class Account:
 @once_per_trace
 def device_account(trace: Trace) -> Account | None:
     """Return the account of the busiest device, ``None`` if no device worked in the recording."""
+    if not trace.has_device:
+        return None
     work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
     work = work.with_columns(pl.col("device").fill_null(0))
     accounts = [_of_device(trace, int(device), rows) for (device,), rows in sorted(work.group_by("device"))]
@@ -167,13 +169,12 @@ def host_account(trace: Trace) -> Account:
 def _with_call(trace: Trace, cause: Cause, wait: IntArray, ns: IntArray) -> Cause:
     """Return a cause with what the user's lines called in most of it, where that is known, and the line of that."""
     known = np.flatnonzero((wait >= 0) & (ns > 0))
+    if len(known) == 0:
+        return cause
     calls = trace.waits[wait[known].tolist()].select("call", "file", "line").with_columns(pl.Series("ns", ns[known]))
     by_call = calls.with_columns(pl.col("ns").sum().over("call").alias("call_ns"))
     lines = by_call.group_by("call", "file", "line", "call_ns").agg(pl.col("ns").sum())
-    top = lines.sort("call_ns", "ns", descending=True).head(1)
-    if top.height == 0:
-        return cause
-    call, file, line, call_ns, line_ns = top.row(0)
+    call, file, line, call_ns, line_ns = lines.sort("call_ns", "ns", descending=True).row(0)
     if 2 * call_ns < cause.ns and call_ns < max(cause.name_ns, cause.ns - int(ns[known].sum())):
         return cause
     found = replace(cause, name=str(call or ""), name_ns=int(call_ns), around="")
@@ -263,11 +264,14 @@ def _with_seen_lines(
 def _with_module(trace: Trace, cause: Cause, start_ns: IntArray, ns: IntArray) -> Cause:
     """Return initialisation named after the module whose import takes the most of it, unless an event takes more."""
     row = np.where(ns > 0, import_at(trace, start_ns), NO_PARENT)
-    modules = trace.host_lines[row[row >= 0].tolist()].select("module").with_columns(pl.Series("ns", ns[row >= 0]))
-    top = modules.group_by("module").agg(pl.col("ns").sum()).sort("ns", "module", descending=[True, False]).head(1)
-    if top.height == 0 or top["ns"][0] < cause.name_ns:
+    if not (row >= 0).any():
         return cause
-    return replace(cause, name=f"import {top['module'][0]}", name_ns=int(top["ns"][0]), around="")
+    modules = trace.host_lines[row[row >= 0].tolist()].select("module").with_columns(pl.Series("ns", ns[row >= 0]))
+    sums = modules.group_by("module").agg(pl.col("ns").sum()).sort("ns", "module", descending=[True, False])
+    module, module_ns = sums.row(0)
+    if module_ns < cause.name_ns:
+        return cause
+    return replace(cause, name=f"import {module}", name_ns=int(module_ns), around="")
 
 
 def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:

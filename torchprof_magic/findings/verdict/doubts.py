@@ -18,13 +18,12 @@ from torchprof_magic.facts.host.host_lines import line_seen_in, seen_lines
 from torchprof_magic.facts.host.one_time import new_ops_ratio
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import step_pieces
-from torchprof_magic.facts.shared import in_category, once_per_trace
+from torchprof_magic.facts.shared import device_rows, in_category, once_per_trace
 from torchprof_magic.findings.more_steps import more_steps
 from torchprof_magic.findings.verdict.accounts import device_account, named_pieces
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
 from torchprof_magic.findings.verdict.once import IMPORTS, one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name, once_words, place_of
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
 
@@ -113,8 +112,10 @@ def _instant(trace: Trace) -> str:
 
     Times in whole µs are too coarse for the shortest kernels, but not for those that usually last longer.
     """
-    events = as_recorded(trace).events
-    work = events.filter(events["category"].is_in(DEVICE_CATEGORIES)).select("name", "start_ns", "dur_ns")
+    recorded = as_recorded(trace)
+    if not recorded.has_device:
+        return ""
+    work = recorded.events.select("name", "start_ns", "dur_ns")[device_rows(recorded)]
     dur = pl.col("dur_ns")
     if not (work["start_ns"] % 1_000 != 0).any():
         usual_ns = dur.filter(dur > 0).median().over("name")

@@ -73,6 +73,8 @@ def loaders_table(trace: Trace, part: TimeRange) -> Table:
     """
     row = fetch_rows(trace)
     row = row[part.touches(*_times(trace, row))]
+    if len(row) == 0:
+        return Table(frame=pl.DataFrame(schema=SCHEMA), columns=COLUMNS, sort_by="total_ns")
     _, whole_ns = _times(trace, row)
     start, dur = part.cut(*_times(trace, row))
     lane = trace.events["lane"].gather(row)

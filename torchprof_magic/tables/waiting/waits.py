@@ -132,6 +132,8 @@ def _described_calls(trace: Trace, part: TimeRange) -> pl.DataFrame:
 def _host_waits(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return a row per wait of the host, with what all waiting of its step adds to it."""
     seen = seen_waits(trace)
+    if len(seen.row) == 0:
+        return pl.DataFrame(schema=SCHEMA).drop("count")
     start, dur = part.cut(seen.start_ns, seen.end_ns - seen.start_ns)
     # So that what it is in two parts adds up, the ends are moved and not the length.
     ahead_ns = np.minimum(np.maximum(part.start_ns, seen.start_ns), seen.end_ns) - seen.start_ns
