@@ -45,7 +45,8 @@ class TimeRange(NamedTuple):
         """Return which moments are inside."""
         found: BoolArray = (time_ns >= self.start_ns) & (time_ns < self.end_ns)
         if self.left_out:
-            found &= self._stopped_ns(time_ns) == 0
+            starts = np.array(self.left_out, np.int64)[:, 0]
+            found &= self._stopped_ns(time_ns, np.searchsorted(starts, time_ns, side="right")) == 0
         return found
 
     def _clock(self, time_ns: IntArray) -> IntArray:
@@ -54,14 +55,18 @@ class TimeRange(NamedTuple):
         if not self.left_out:
             return time
         starts, ends = np.array(self.left_out, np.int64).T
-        begun = np.concatenate(([0], np.cumsum(ends - starts)))[np.searchsorted(starts, time, side="right")]
-        return time - begun + self._stopped_ns(time)
+        begun = np.searchsorted(starts, time, side="right")
+        # For how long the clock has stood by the end of each range that is left out.
+        stood = np.concatenate(([0], np.cumsum(ends - starts)))[begun]
+        return time - stood + self._stopped_ns(time, begun)
 
-    def _stopped_ns(self, time_ns: IntArray) -> IntArray:
-        """Return for how long the clock still stands at each moment: 0 unless that is left out."""
-        starts, ends = np.array(self.left_out, np.int64).T
-        last = np.searchsorted(starts, time_ns, side="right") - 1
-        return np.where(last >= 0, np.maximum(ends[last] - time_ns, 0), 0)
+    def _stopped_ns(self, time_ns: IntArray, begun: IntArray) -> IntArray:
+        """Return for how long the clock still stands at each moment: 0 unless that is left out.
+
+        ``begun`` is how many of the ranges that are left out have begun by then.
+        """
+        ends = np.array(self.left_out, np.int64)[:, 1]
+        return np.where(begun > 0, np.maximum(ends[begun - 1] - time_ns, 0), 0)
 
 
 # Every moment that a trace can have.

@@ -274,8 +274,8 @@ def _lane(trace: Trace, lanes: pl.DataFrame, thread: int) -> int | None:
 
 def lane_of_steps(trace: Trace) -> int | None:
     """Return the row of the lane of the thread on which the steps ran."""
-    steps = trace.events.filter(pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
-    steps = steps.filter(pl.col("category") == "user_annotation")
+    steps = trace.events.filter(trace.events["category"] == "user_annotation")
+    steps = steps.filter(pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
     return int(steps["lane"][0]) if steps.height else None
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.facts.host.step_pieces import step_pieces
+from torchprof_magic.facts.host.step_pieces import StepPieces, step_pieces
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import numpy.typing as npt
 
     from torchprof_magic.model.trace import Trace
 
@@ -27,30 +27,27 @@ class PhaseStrip(NamedTuple):
 def phase_strip(trace: Trace, parts: int) -> PhaseStrip:
     """Return the phase with the most time in each of so many equal parts of a step; equal neighbors are one span."""
     pieces = step_pieces(trace)
-    dur_ns = pieces.dur_ns
-    starts, ends, phases = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for _, first, last in _runs(pieces.step):
-        rows = slice(first, last)
-        from_ns, to_ns = int(pieces.start_ns[first]), int(pieces.end_ns[last - 1])
-        edges = np.linspace(from_ns, to_ns, parts + 1)
-        until = np.concatenate(([from_ns], pieces.end_ns[rows]))
-        time = np.zeros((len(PHASES), parts))
-        for number in np.unique(pieces.phase[rows]).tolist():
-            so_far = np.cumsum(np.where(pieces.phase[rows] == number, dur_ns[rows], 0))
-            time[number] = np.diff(np.interp(edges, until, np.concatenate(([0], so_far))))
-        most = time.argmax(axis=0)
-        begins = np.flatnonzero(np.diff(most, prepend=NO_PARENT))
-        at = np.append(np.rint(edges[begins]).astype(np.int64), to_ns)
-        starts.append(at[:-1])
-        ends.append(at[1:])
-        phases.append(most[begins])
-    return PhaseStrip(np.concatenate(starts), np.concatenate(ends), np.concatenate(phases))
+    if len(pieces.step) == 0:
+        return PhaseStrip(*(np.zeros(0, np.int64) for _ in range(3)))
+    first = np.flatnonzero(np.diff(pieces.step, prepend=NO_PARENT))
+    last = np.append(first[1:], len(pieces.step))
+    from_ns, to_ns = pieces.start_ns[first], pieces.end_ns[last - 1]
+    # Steps laid end to end, so that times grow from one to the next whatever lies between them, or where they overlap.
+    laid_ns = np.cumsum(to_ns - from_ns) - to_ns
+    edges = np.linspace(from_ns, to_ns, parts + 1, axis=1)
+    most = _times(pieces, np.repeat(laid_ns, last - first), edges + laid_ns[:, None]).argmax(axis=0)
+    begins = np.diff(most, axis=1, prepend=NO_PARENT) != 0
+    step, part = np.nonzero(begins)
+    starts = np.rint(edges[step, part]).astype(np.int64)
+    is_last = np.append(np.diff(step) != 0, True)
+    return PhaseStrip(starts, np.where(is_last, to_ns[step], np.append(starts[1:], 0)), most[step, part])
 
 
-def _runs(values: IntArray) -> Iterator[tuple[int, int, int]]:
-    """Yield each run of equal values: the value, its first row, and the row after its last."""
-    first = np.flatnonzero(np.diff(values, prepend=NO_PARENT))
-    if len(first) == 0:
-        return
-    for row, end in zip(first.tolist(), np.append(first[1:], len(values)).tolist(), strict=True):
-        yield int(values[row]), row, end
+def _times(pieces: StepPieces, laid_ns: IntArray, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the time of each phase between two neighboring edges, by phase, step and part."""
+    until = np.concatenate(([edges[0, 0]], pieces.end_ns + laid_ns))
+    time = np.zeros((len(PHASES), edges.shape[0], edges.shape[1] - 1))
+    for number in np.unique(pieces.phase).tolist():
+        so_far = np.cumsum(np.where(pieces.phase == number, pieces.dur_ns, 0))
+        time[number] = np.diff(np.interp(edges, until, np.concatenate(([0], so_far))), axis=1)
+    return time

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.facts.device.kernel_types import type_in
-from torchprof_magic.facts.shared import once_per_trace
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.facts.shared import device_rows, once_per_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -156,7 +155,9 @@ def _numbered(title: str, taken: dict[str, int]) -> str:
 @once_per_trace
 def titles_of(trace: Trace) -> dict[str, str]:
     """Return the title of every kernel in a trace, the one with the most time first, if it differs from its name."""
-    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
+    if len(device_rows(trace)) == 0:
+        return {}
+    work = trace.events[device_rows(trace)]
     order = work.group_by("name").agg(pl.col("dur_ns").sum()).with_columns(pl.col("name").cast(pl.String))
     names = order.sort("dur_ns", "name", descending=[True, False])["name"].to_list()
     return {name: title for name, title in kernel_titles(names).items() if title != name}

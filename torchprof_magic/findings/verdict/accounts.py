@@ -417,8 +417,8 @@ def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:
 def _places_of_pieces(trace: Trace, pieces: StepPieces, named: IntArray) -> Places:
     """Return the line of each piece: that of its forward op, the watched one, or the user's innermost frame."""
     row = np.append(host_nest(trace).row, NO_PARENT)[named]
-    known = places_of(trace, row, pieces.start_ns)
     has_site = pieces.site >= 0
+    known = places_of(trace, np.where(has_site, NO_PARENT, row), pieces.start_ns)
     lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
     file, line = np.where(has_site, pieces.site, known.file), np.where(has_site, lines, known.line)
     # What runs in backward is the doing of the line in forward.
