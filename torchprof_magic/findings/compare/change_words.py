@@ -27,14 +27,14 @@ def change_title(change: RunChange) -> str:
 
 
 def change_numbers(change: RunChange) -> str:
-    """Return the step times with the interval of the difference: ``175 → 140 ms per step, 98 %: −36 to −5 %``."""
+    """Return the typical steps and the interval of the change: ``175 → 140 ms per step, 98 % interval −36 to −5 %``."""
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return "no complete step in one of the runs"
     steps = f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)} per step{_plainly(change)}"
     low, high = change.interval
     if not math.isfinite(high):
         return steps
-    interval = f"{format_ratio(CONFIDENCE)}: {format_change(low - 1)} to {format_change(high - 1)}"
+    interval = f"{format_ratio(CONFIDENCE)} interval {format_change(low - 1)} to {format_change(high - 1)}"
     return f"{interval}; recorded {steps}" if change.basis == "work" else f"{steps}, {interval}"
 
 

@@ -13,7 +13,7 @@ BY_STEPS = RunChange(
 
 def test_a_change_of_the_steps_begins_with_their_times() -> None:
     assert change_line(BY_STEPS) == "step 8 ms → 10 ms, +25 %, sure"
-    assert change_numbers(BY_STEPS) == "8 ms → 10 ms per step, 98 %: +20 % to +30 %"
+    assert change_numbers(BY_STEPS) == "8 ms → 10 ms per step, 98 % interval +20 % to +30 %"
 
 
 def test_too_few_steps_give_no_percentage() -> None:
@@ -26,4 +26,4 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
     by_work = replace(BY_STEPS, basis="work", ratio=1.0125, interval=(1.01, 1.015), after_ns=4e6)
     assert change_line(by_work) == "+1.25 % by other work, sure"
     assert change_title(by_work) == "1.25 % slower by other work, sure"
-    assert change_numbers(by_work) == "98 %: +1 % to +1.50 %; recorded 8 ms → 4 ms per step"
+    assert change_numbers(by_work) == "98 % interval +1 % to +1.50 %; recorded 8 ms → 4 ms per step"
