@@ -7,6 +7,7 @@ import { shortenName } from "../base/names";
 import type { Span } from "../base/scale";
 import type { Ns } from "../base/units";
 import { type ModuleCall, moduleBoxes } from "../layout/module-boxes";
+import { placeOfTime, topOfAreas } from "../layout/series-lane";
 import { tickLabel } from "../layout/time-ticks";
 import type { MarkHeader } from "../wire/header";
 import type { Colors } from "./colors";
@@ -294,9 +295,21 @@ function drawPeaks(chart: uPlot, scene: SeriesScene): void {
     ctx.lineWidth = ratio;
     ctx.setLineDash([3 * ratio, 3 * ratio]);
     verticalLine(chart, x, chart.bbox.top);
+    fillColumn(chart, scene, placeOfTime(scene.time_ns, mark.time_ns), x, ratio);
     labelPeak(chart, scene, mark, x, ratio);
   });
   ctx.restore();
+}
+
+/** The areas at one place, which may last for less than a pixel. */
+function fillColumn(chart: uPlot, scene: SeriesScene, place: number, x: number, ratio: number) {
+  const bottom = chart.valToPos(0, "y", true);
+  for (const { fill, color, values } of scene.bands) {
+    if (fill !== "full") continue;
+    const top = chart.valToPos(values[place] ?? 0, "y", true);
+    chart.ctx.fillStyle = color;
+    chart.ctx.fillRect(x - ratio, top, 2 * ratio, bottom - top);
+  }
 }
 
 /** A dot where the curve reaches its peak, over everything else. */
@@ -304,8 +317,7 @@ function drawPeakDots(chart: uPlot, scene: SeriesScene): void {
   const { ctx } = chart;
   ctx.save();
   eachMark(chart, scene, "peak", (mark, x, ratio) => {
-    const at = scene.time_ns.findLastIndex((time) => time <= mark.time_ns);
-    const value = Math.max(...scene.bands.map(({ values }) => values[at] ?? 0));
+    const value = topOfAreas(scene.bands, placeOfTime(scene.time_ns, mark.time_ns));
     ctx.fillStyle = cssColor(scene.colors.text);
     ctx.beginPath();
     ctx.arc(x, chart.valToPos(value, "y", true), PEAK_PX * ratio, 0, 2 * Math.PI);

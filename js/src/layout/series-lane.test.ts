@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { highestBySlot } from "./series-lane";
+import { highestBySlot, topOfAreas } from "./series-lane";
 
 describe("highestBySlot", () => {
   it("keeps the highest value of each slot", () => {
@@ -15,5 +15,18 @@ describe("highestBySlot", () => {
     expect(Array.from(highestBySlot([0, 10], [null, null], 2))).toEqual([0, 0]);
     expect(Array.from(highestBySlot([], [], 2))).toEqual([0, 0]);
     expect(Array.from(highestBySlot([3], [7], 2))).toEqual([7, 0]);
+  });
+});
+
+describe("topOfAreas", () => {
+  it("is the highest area, whatever a line beside them reaches", () => {
+    const bands = [
+      { fill: "full", values: [5, 7] },
+      { fill: "full", values: [3, null] },
+      { fill: "none", values: [9, 9] },
+    ];
+    expect(topOfAreas(bands, 0)).toBe(5);
+    expect(topOfAreas(bands, 1)).toBe(7);
+    expect(topOfAreas(bands, 2)).toBe(0);
   });
 });

@@ -54,6 +54,17 @@ export function stackedTops(bands: readonly LaneBand[]): readonly (readonly numb
   });
 }
 
+/** The top of the areas at a place. A line, such as what is reserved, is not a part of them. */
+export function topOfAreas(
+  bands: readonly { readonly fill: string; readonly values: readonly (number | null)[] }[],
+  place: number,
+): number {
+  return Math.max(
+    0,
+    ...bands.map(({ fill, values }) => (fill === "none" ? 0 : (values[place] ?? 0))),
+  );
+}
+
 /** The place of the last point up to a time; 0 before the first. */
 export function placeOfTime(time_ns: readonly number[], time: number): number {
   let low = 0;
