@@ -116,12 +116,12 @@ function groupsOf(
     bytes,
     first: times[0] ?? Number.NaN,
     last: times[1] ?? Number.NaN,
-  })).toSorted((a, b) => rank(a) - rank(b) || b.bytes - a.bytes);
+  })).toSorted(largestFirst);
 }
 
-/** What was there before and has no name says nothing of the program, and is last. */
-function rank({ title }: BlockGroup): number {
-  return Number(title === BEFORE);
+/** Orders groups by size, but for what was there before and has no name: it says nothing of the program, and is last. */
+export function largestFirst(a: BlockGroup, b: BlockGroup): number {
+  return Number(a.title === BEFORE) - Number(b.title === BEFORE) || b.bytes - a.bytes;
 }
 
 /** For each row a number that equal siblings share: blocks.0.mlp and blocks.1.mlp, or kept[0] and kept[1]. */

@@ -1,7 +1,7 @@
 /** The blocks of memory that a moment of the curve consists of. */
 
 import { useMemo } from "preact/hooks";
-import { aliveAt, BEFORE, type BlockGroup, grownSince } from "../../layout/alive";
+import { aliveAt, BEFORE, type BlockGroup, grownSince, largestFirst } from "../../layout/alive";
 import { type LaneSeries, placeOfTime } from "../../layout/series-lane";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { MarkHeader, SeriesHeader } from "../../wire/header";
@@ -72,7 +72,7 @@ export function useBlocks(
     const found = time === null ? grownSince(frame, lane, start) : aliveAt(frame, lane, time);
     const rest = total - found.reduce((sum, { bytes }) => sum + bytes, 0);
     if (rest <= 0 || time === null) return found;
-    return [...found, { ...UNKNOWN, bytes: rest }].toSorted((a, b) => b.bytes - a.bytes);
+    return [...found, { ...UNKNOWN, bytes: rest }].toSorted(largestFirst);
   }, [frame, lane, time, start, total]);
   const trend = useMemo(
     () => (leaks.length === 0 ? NO_TREND : trendOf(series, marks)),
