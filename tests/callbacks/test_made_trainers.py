@@ -55,6 +55,12 @@ def codes(report: Any) -> list[str]:
     return [problem.code for problem in report.problems if problem.code.startswith("capture.")]
 
 
+def _refusal(callback: Any) -> str:
+    with pytest.raises(CaptureError) as refused:
+        _ = callback.report
+    return str(refused.value)
+
+
 def fails() -> None:
     raise RuntimeError("the data is gone")
 
@@ -171,6 +177,15 @@ def test_stop_ends_the_recording_of_a_training_that_failed() -> None:
     callback.stop()
     assert busy_profiler() is None
     callback.stop()
+
+
+def test_before_the_end_of_a_training_there_is_no_report_which_says_where_those_of_other_processes_are() -> None:
+    callback = tp.callbacks.hf(**ALL)
+    with pytest.raises(CaptureError, match=r"before the end of the training; .* trace_dir keeps the traces"):
+        _ = callback.report
+    said = []
+    MadeTrainer(callback, work=Work(at=1, act=lambda: said.append(_refusal(callback)))).train()
+    assert "before the end of the training" in said[0]
 
 
 def test_the_next_recording_ends_that_of_a_training_that_failed_and_keeps_its_report() -> None:

@@ -169,6 +169,12 @@ class TrainerSteps:
         if isinstance(self._joined, profile):
             return self._joined.report
         if self._joined is None:
+            session = session_of(self._profile)
+            if session is None or session.is_active:
+                raise CaptureError(
+                    "the report is not available before the end of the training; of one that ran in other processes, "
+                    "trace_dir keeps the traces"
+                )
             return self._profile.report
         report = None if self._joined.report is None else self._joined.report()
         if report is None:
