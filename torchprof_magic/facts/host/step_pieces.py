@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
@@ -89,7 +90,23 @@ def step_pieces(trace: Trace) -> StepPieces:
     threads run backward, the strongest state of all threads does.
     """
     start, end = trace.steps["start_ns"].to_numpy(), trace.steps["end_ns"].to_numpy()
-    lane = lanes_of_steps(trace)
+    return _pieces_in(trace, start, end, lanes_of_steps(trace), fetched_ns(trace))
+
+
+@once_per_trace
+def recorded_pieces(trace: Trace) -> StepPieces:
+    """Return the pieces of all steps; without steps those of the windows, by the strongest state of all threads.
+
+    ``step`` is the number of the window then.
+    """
+    if trace.steps.height:
+        return step_pieces(trace)
+    start, end, _ = windows_of(trace)
+    return _pieces_in(trace, start, end, np.full(len(start), NO_PARENT, np.int64), end)
+
+
+def _pieces_in(trace: Trace, start: IntArray, end: IntArray, lane: IntArray, fetched: IntArray) -> StepPieces:
+    """Return the pieces of some intervals, each of a thread, or of all for -1, and with the end of its fetch."""
     lines = thread_timelines(trace)
     anyone = strongest_of([line for line in lines.values() if does_more_than_python(line)])
     parts = []
@@ -101,12 +118,12 @@ def step_pieces(trace: Trace) -> StepPieces:
         return StepPieces(*(np.empty(0, np.int64) for _ in StepPieces._fields))
     pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
     pieces, of, site = _cut_by(line_timelines(trace), pieces, lane)
-    pieces, site = _cut_at_fetches(trace, pieces, site)
+    pieces, site = _cut_at_fetches(fetched, pieces, site)
     pieces, of, wait = _cut_by(wait_timelines(trace), pieces, lane)
     site = site[of]
     order = np.lexsort((pieces.start_ns, pieces.of))
     pieces, site, wait = Pieces(*(column[order] for column in pieces)), site[order], wait[order]
-    phase = _phases(trace, pieces, site, wait)
+    phase = _phases(trace, pieces, site, wait, fetched)
     return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site, wait)
 
 
@@ -196,9 +213,9 @@ def fetched_ns(trace: Trace) -> IntArray:
     return np.array(found, np.int64)
 
 
-def _cut_at_fetches(trace: Trace, pieces: Pieces, site: IntArray) -> tuple[Pieces, IntArray]:
+def _cut_at_fetches(fetched: IntArray, pieces: Pieces, site: IntArray) -> tuple[Pieces, IntArray]:
     """Cut the pieces at the end of the fetch in each step: the body of a loop may stand on the line of its header."""
-    at_ns = fetched_ns(trace)[pieces.of]
+    at_ns = fetched[pieces.of]
     cut = np.flatnonzero((pieces.start_ns < at_ns) & (at_ns < pieces.end_ns))
     if len(cut) == 0:
         return pieces, site
@@ -209,7 +226,7 @@ def _cut_at_fetches(trace: Trace, pieces: Pieces, site: IntArray) -> tuple[Piece
     return Pieces(*(np.concatenate(both) for both in zip(first, later, strict=True))), np.append(site, site[cut])
 
 
-def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray) -> IntArray:
+def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray, fetched: IntArray) -> IntArray:
     nest = host_nest(trace)
     row = np.append(nest.row, NO_PARENT)[pieces.cause]
     of_event = np.append(phase_of_events(trace), np.int8(PHASES.index("python"))).astype(np.int64)
@@ -223,7 +240,7 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray) -> Int
     phase[is_ops & (phase == PHASES.index("python"))] = PHASES.index("forward")
     phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("initialisation")
     phase[(pieces.state >= OTHER) & (_is_wait(trace, wait) | _is_sleep(trace, pieces.cause))] = PHASES.index("idle")
-    is_fetch = _fetches(trace)[site] & (pieces.start_ns < fetched_ns(trace)[pieces.of])
+    is_fetch = _fetches(trace)[site] & (pieces.start_ns < fetched[pieces.of])
     # An iterator that trains, as a generator may, does not load data.
     trains = np.isin(phase, [PHASES.index("backward"), PHASES.index("optimizer")])
     is_fetch &= ~np.isin(pieces.of, pieces.of[is_fetch & trains])

@@ -11,7 +11,7 @@ from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.host_states import Timeline, timelines_of
 from torchprof_magic.facts.ops.flops import flops_of_events
 from torchprof_magic.facts.shared import device_rows, launch_links
-from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
+from torchprof_magic.facts.source.forward_of import backward_nodes, first_forward_of_events, forward_of_events
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
@@ -20,10 +20,6 @@ from torchprof_magic.model.rows import are_known
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
-
-
-# Checkpoints inside checkpoints; more than any program has.
-MAX_AGAIN = 8
 
 
 class Runs(NamedTuple):
@@ -88,12 +84,9 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     target = launches["target"].to_numpy()
     sites[device_rows(trace)] = NO_PARENT
     sites[target] = sites[launches["source"].to_numpy()]
-    forward = forward_of_events(trace)
+    forward = first_forward_of_events(trace) if runs.is_of_lines else forward_of_events(trace)
     known = np.flatnonzero(forward >= 0)
-    first = forward[known]
-    for _ in range(MAX_AGAIN if runs.is_of_lines else 0):
-        first = np.where(forward[first] >= 0, forward[first], first)
-    of_forward = sites[first]
+    of_forward = sites[forward[known]]
     sites[known] = np.where(of_forward >= 0, of_forward, sites[known])
     return sites
 

@@ -13,6 +13,8 @@ from torchprof_magic.model.intervals import NO_PARENT, IntArray, nearest_marked
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
+# Checkpoints inside checkpoints; more than any program has.
+MAX_AGAIN = 8
 _RANGE_OF_NODE = r"^autograd::engine::evaluate_function: "
 
 
@@ -40,6 +42,22 @@ def forward_of_events(trace: Trace) -> IntArray:
     launches = launch_links(trace)
     found[launches["target"].to_numpy()] = found[launches["source"].to_numpy()]
     return found
+
+
+@once_per_trace
+def first_forward_of_events(trace: Trace) -> IntArray:
+    """Return for each event of the backward pass the row of the op that ran first for it, -1 for all others.
+
+    Where a checkpoint computes again in backward, the forward op of a node is itself one of the backward pass.
+    """
+    forward = np.append(forward_of_events(trace), NO_PARENT)
+    first = forward
+    for _ in range(MAX_AGAIN):
+        again = forward[first]
+        if not (again >= 0).any():
+            break
+        first = np.where(again >= 0, again, first)
+    return first[:-1]
 
 
 class BackwardNodes(NamedTuple):

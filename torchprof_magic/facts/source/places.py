@@ -10,6 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
 from torchprof_magic.facts.shared import in_category, launch_sources, name_numbers, once_per_trace
+from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.script_modules import module_of_ops
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import (
@@ -54,19 +55,48 @@ class Places(NamedTuple):
 
 
 def places_of(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Places:
-    """Return the place of each event row, or -1: the watched line at its start, or else the user's innermost frame.
+    """Return the line that each event row, or -1, belongs to.
+
+    It is the one that ran; of what runs in the backward pass it is that of the forward op, where this is known.
+    ``at_ns`` are moments to look at in place of the starts of events that are no part of the backward pass.
+    """
+    return with_forward_places(trace, rows, places_that_ran(trace, rows, at_ns))
+
+
+def with_forward_places(trace: Trace, rows: IntArray, ran: Places) -> Places:
+    """Return the places of event rows, or -1, with those of the backward pass moved to the lines of their forward."""
+    forward = np.append(first_forward_of_events(trace), NO_PARENT)[rows]
+    known = np.flatnonzero(forward >= 0)
+    if len(known) == 0 or len(ran.files) == 0:
+        return ran
+    made = places_that_ran(trace, forward[known])
+    known, made_file, made_line = (column[made.file >= 0] for column in (known, made.file, made.line))
+    file, line = ran.file.copy(), ran.line.copy()
+    file[known], line[known] = made_file, made_line
+    return ran._replace(file=file, line=line)
+
+
+def places_that_ran(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Places:
+    """Return the line that ran at each event row, or -1: the watched one at its start, or the user's innermost frame.
 
     ``at_ns`` are moments to look at in place of the starts. A frame is recorded with the line of its definition.
     """
     if trace.sites.height == 0 and trace.stacks.height == 0:  # neither lines nor stacks were recorded
         return Places(pl.Series([], dtype=pl.String), np.full(len(rows), NO_PARENT), np.zeros(len(rows), np.int64))
-    frames = call_tree(trace)
-    files = trace.sites["file"].cast(pl.String).append(frames.file)
+    files, lines = known_places(trace)
     site = _line_sites(trace, rows, at_ns)
     frame = np.append(_users_frames(trace), NO_PARENT)[_frame_around(trace, rows)]
     file = np.where(site >= 0, site, np.where(frame >= 0, frame + trace.sites.height, NO_PARENT))
-    lines = filled(pl.concat([trace.sites["line"], frames.line]), 0)
-    return Places(files, file, np.append(lines, 0)[file])
+    return Places(files, file, np.append(filled(lines, 0), 0)[file])
+
+
+def known_places(trace: Trace) -> tuple[pl.Series, pl.Series]:
+    """Return the files and the lines of all that a place can be: the sites, and then the frames of the call tree.
+
+    ``file`` of ``Places`` is an index into them.
+    """
+    frames = call_tree(trace)
+    return trace.sites["file"].cast(pl.String).append(frames.file), pl.concat([trace.sites["line"], frames.line])
 
 
 class CallTree(NamedTuple):

@@ -9,17 +9,12 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import CountedSteps, counted_steps
-from torchprof_magic.facts.device.idle_pieces import CAUSES, LAUNCH_CALL, cause_numbers, idle_pieces
+from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.host_lines import import_at, line_seen_in, seen_lines
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
-    COMPILE,
-    DISPATCH,
-    RUNTIME_CALL,
     Pieces,
-    called_ops,
-    compile_ranges,
     pieces_of,
 )
 from torchprof_magic.facts.host.host_waits import wait_timelines
@@ -30,8 +25,8 @@ from torchprof_magic.facts.host.seen_waits import stands_for_all
 from torchprof_magic.facts.host.silence import are_silent
 from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, step_pieces
 from torchprof_magic.facts.shared import is_named, launch_sources, name_numbers, once_per_trace
-from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import Places, places_of
+from torchprof_magic.facts.source.step_places import called, placed_pieces
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
 from torchprof_magic.model.line_calls import call_of_line
@@ -122,11 +117,9 @@ def kernels_per_step(trace: Trace) -> float:
 @once_per_trace
 def host_account(trace: Trace) -> Account:
     """Return the account of the thread that runs the steps, by phase."""
-    chosen, pieces = counted_steps(trace), step_pieces(trace)
+    chosen, (pieces, named, places, _) = counted_steps(trace), placed_pieces(trace)
     ns = np.where(np.isin(pieces.step, chosen.row), pieces.dur_ns, 0)
-    named = _called(trace, pieces.cause, pieces.state)
     is_once = np.isin(pieces.phase, [PHASES.index(name) for name in ("compile", "initialisation")])
-    places = _places_of_pieces(trace, pieces, named)
     parts = _Parts(
         named=named,
         ns=ns,
@@ -196,13 +189,12 @@ def named_pieces(trace: Trace, chosen: IntArray | None = None) -> pl.DataFrame:
 
     The columns are ``step`` (a row of ``trace.steps``), ``phase``, ``name``, ``file``, ``line`` and ``dur_ns``.
     """
-    pieces = step_pieces(trace)
-    if chosen is not None:
-        pieces = StepPieces(*(column[chosen] for column in pieces))
-    named = _called(trace, pieces.cause, pieces.state)
-    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    pieces, named, places, _ = placed_pieces(trace)
+    chosen = np.arange(len(step_pieces(trace).step)) if chosen is None else chosen
+    pieces = StepPieces(*(column[chosen] for column in pieces))
+    row = np.append(host_nest(trace).row, NO_PARENT)[named[chosen]]
     at = pl.Series(np.where(_is_step(trace)[row], NO_PARENT, row))
-    file, line = _places_of_pieces(trace, pieces, named).columns()
+    file, line = places._replace(file=places.file[chosen], line=places.line[chosen]).columns()
     return pl.DataFrame(
         {
             "step": pieces.step,
@@ -376,7 +368,7 @@ def _idle_of(trace: Trace, device: int) -> dict[str, Cause]:
     """Return the idle time of a device in the chosen steps, by cause."""
     pieces = idle_pieces(trace)
     here = np.flatnonzero(pieces.device == device)
-    named = _called(trace, pieces.cause[here], pieces.detail[here])
+    named = called(trace, pieces.cause[here], pieces.detail[here])
     start, end = pieces.start_ns[here], pieces.end_ns[here]
     numbers = cause_numbers(trace)[here]
     is_once = np.isin(numbers, [[*CAUSES].index(name) for name in ("compile", "initialisation")])
@@ -404,28 +396,6 @@ def _waits_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> tuple[I
         return np.empty(0, np.int64), np.empty(0, np.int64)
     found = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
     return found.cause, _clipped(found.start_ns, found.end_ns, counted_steps(trace))
-
-
-def _called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:
-    """Return the events that name pieces: where ops run, the outermost op; in compilation, the outermost range."""
-    outer = np.append(called_ops(trace), NO_PARENT)[cause]
-    ranges = np.append(compile_ranges(trace), NO_PARENT)[cause]
-    is_ops = np.isin(state, (DISPATCH, RUNTIME_CALL, LAUNCH_CALL)) & (outer >= 0)
-    return np.where(is_ops, outer, np.where((state == COMPILE) & (ranges >= 0), ranges, cause))
-
-
-def _places_of_pieces(trace: Trace, pieces: StepPieces, named: IntArray) -> Places:
-    """Return the line of each piece: that of its forward op, the watched one, or the user's innermost frame."""
-    row = np.append(host_nest(trace).row, NO_PARENT)[named]
-    has_site = pieces.site >= 0
-    known = places_of(trace, np.where(has_site, NO_PARENT, row), pieces.start_ns)
-    lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
-    file, line = np.where(has_site, pieces.site, known.file), np.where(has_site, lines, known.line)
-    # What runs in backward is the doing of the line in forward.
-    forward = np.append(forward_of_events(trace), NO_PARENT)[row]
-    made = places_of(trace, forward)
-    is_known = (forward >= 0) & (made.file >= 0)
-    return known._replace(file=np.where(is_known, made.file, file), line=np.where(is_known, made.line, line))
 
 
 def _cause_of(trace: Trace, kind: str, parts: _Parts, is_part: BoolArray) -> Cause:

@@ -211,10 +211,8 @@ def _places(trace: Trace, blocks: Blocks) -> dict[str, pl.Series]:
     source = np.full(len(at), NONE, np.int64)
     source[known] = np.where(forward >= 0, forward, at[known])
     moment = np.append(memory["time_ns"].to_numpy(), 0)[blocks.born]
-    # The moment of the allocation tells which line of a long range it was; an op of the backward pass is elsewhere.
-    own = source[known] == at[known]
-    moment[known] = np.where(own, moment[known], trace.events["start_ns"].to_numpy()[source[known]])
-    file, line = places_of(trace, source, moment).columns()
+    # The moment of the allocation tells which line of a long range it was.
+    file, line = places_of(trace, at, moment).columns()
     module = pl.Series("module", [None], dtype=pl.String).new_from_index(0, len(at))
     if len(known):
         module = module.scatter(known, module_of_events(trace, source[known]).cast(pl.String))

@@ -119,11 +119,10 @@ def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
 
 def _parts(trace: Trace, row: IntArray, key: str) -> pl.Series:
     """Return the line or the module of each event row, that of its forward op in backward; null where it is unknown."""
-    forward = forward_of_events(trace)[row]
-    rows = np.where(forward >= 0, forward, row)
     if key == "module":
-        return module_of_events(trace, rows).alias(key)
-    file, line = places_of(trace, rows).columns()
+        forward = forward_of_events(trace)[row]
+        return module_of_events(trace, np.where(forward >= 0, forward, row)).alias(key)
+    file, line = places_of(trace, row).columns()
     return pl.select(pl.format("{}:{}", file, line).alias(key))[key]
 
 

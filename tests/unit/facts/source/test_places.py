@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.facts.source.places import is_users_file, module_of_events, places_of
+from torchprof_magic.facts.source.places import is_users_file, module_of_events, places_of, places_that_ran
 from torchprof_magic.model.trace import Trace
 
 
@@ -93,3 +93,35 @@ def test_a_row_of_no_event_has_no_place() -> None:
     places = places_of(trace, np.array([-1], np.int64))
     assert [column.to_list() for column in places.columns()] == [[None], [None]]
     assert places_of(make_trace(), np.empty(0, np.int64)).file.tolist() == []
+
+
+def test_what_runs_in_backward_belongs_to_the_line_of_its_forward_op_and_ran_in_the_one_that_calls_backward() -> None:
+    node = {"Sequence number": 1, "Fwd thread id": 1}
+    trace = make_trace(
+        frame("train.py(1): step", 0, 100),
+        frame("model.py(5): forward", 5, 20),
+        span("aten::mm", 6, 10, **{"Sequence number": 1}),
+        span("MmBackward0", 50, 20, **node),
+        span("cudaStreamSynchronize", 52, 4, cat="cuda_runtime"),
+        span("AccumulateGrad", 80, 5, **{"Sequence number": 9, "Fwd thread id": 1}),
+        with_stack=1,
+    )
+    assert place_of(trace, "aten::mm") == ("model.py", 5)
+    assert place_of(trace, "cudaStreamSynchronize") == ("model.py", 5)
+    # No op in forward has its number.
+    assert place_of(trace, "AccumulateGrad") == ("train.py", 1)
+    rows = np.arange(trace.events.height)
+    assert (places_that_ran(trace, rows).line[rows[trace.events["start_ns"].to_numpy() >= 50_000]] == 1).all()
+
+
+def test_what_a_checkpoint_computes_again_belongs_to_the_line_of_the_first_time() -> None:
+    trace = make_trace(
+        frame("train.py(1): step", 0, 100),
+        frame("model.py(5): forward", 0, 20),
+        span("CheckpointFunction", 1, 8, **{"Sequence number": 1}),
+        span("CheckpointFunctionBackward", 30, 50, **{"Sequence number": 1, "Fwd thread id": 1}),
+        span("aten::mm", 32, 5, **{"Sequence number": 7}),
+        span("MmBackward0", 50, 20, **{"Sequence number": 7, "Fwd thread id": 1}),
+        with_stack=1,
+    )
+    assert place_of(trace, "aten::mm") == place_of(trace, "MmBackward0") == ("model.py", 5)

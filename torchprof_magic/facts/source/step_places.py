@@ -1,0 +1,54 @@
+"""The line that every moment of the steps belongs to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from torchprof_magic.facts.device.idle_pieces import LAUNCH_CALL
+from torchprof_magic.facts.host.host_nest import host_nest
+from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
+from torchprof_magic.facts.host.step_pieces import StepPieces, recorded_pieces
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.places import Places, places_that_ran, with_forward_places
+from torchprof_magic.model.intervals import NO_PARENT, IntArray
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+
+class PlacedPieces(NamedTuple):
+    """The pieces of the steps, the event of the host nest that names each, or -1, and the line that it belongs to.
+
+    ``ran`` is the line that ran. It is another one in the backward pass, which belongs to the lines of the forward ops.
+    """
+
+    pieces: StepPieces
+    named: IntArray
+    places: Places
+    ran: Places
+
+
+@once_per_trace
+def placed_pieces(trace: Trace) -> PlacedPieces:
+    """Return the pieces of the steps, or else of the windows, with their lines."""
+    pieces = recorded_pieces(trace)
+    named = called(trace, pieces.cause, pieces.state)
+    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    ran = places_that_ran(trace, row, pieces.start_ns)
+    has_site = pieces.site >= 0
+    lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
+    ran = ran._replace(file=np.where(has_site, pieces.site, ran.file), line=np.where(has_site, lines, ran.line))
+    return PlacedPieces(pieces, named, with_forward_places(trace, row, ran), ran)
+
+
+def called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:
+    """Return the events that name pieces: where ops run, the outermost op; in compilation, the outermost range.
+
+    Both are indexes into the host nest, or -1.
+    """
+    outer = np.append(called_ops(trace), NO_PARENT)[cause]
+    ranges = np.append(compile_ranges(trace), NO_PARENT)[cause]
+    is_ops = np.isin(state, (DISPATCH, RUNTIME_CALL, LAUNCH_CALL)) & (outer >= 0)
+    return np.where(is_ops, outer, np.where((state == COMPILE) & (ranges >= 0), ranges, cause))
