@@ -33,7 +33,7 @@ export function columnHeader(
     is_verbatim: false,
     is_sum: false,
     is_change: false,
-    halves: [],
+    parts: [],
     ...more,
   };
 }
@@ -48,6 +48,7 @@ export function tableHeader(name: string, more: Partial<TableHeader> = {}): Tabl
     outline: null,
     is_sparse: false,
     ranks: null,
+    note: null,
     ...more,
   };
 }

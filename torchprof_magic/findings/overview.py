@@ -12,7 +12,6 @@ from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.facts.host.step_pieces import step_pieces
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
@@ -207,17 +206,16 @@ def _busy_note(row: dict[str, Any]) -> str:
 
 def _top_lines(trace: Trace, shown: _Shown) -> Section:
     frame = lines_table(trace, shown.part).frame
-    rows = frame.filter(pl.col("self_cpu_ns") > 0).sort("self_cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
-    phases = _phases_of_lines(trace)
+    rows = frame.filter(pl.col("cpu_ns") > 0).sort("cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
     is_watched = bool((trace.sites["kind"] == "line").any())
     facts = tuple(
         Fact(
             label=_line_label(trace, row, is_watched=is_watched),
             op=row["source"] or "",
-            value=float(row["self_cpu_ns"] / shown.steps),
+            value=float(row["cpu_ns"] / shown.steps),
             unit="ns",
             note=_line_note(trace, row, shown.steps, is_watched=is_watched),
-            phase=phases.get((row["file"], row["line"]), "forward"),
+            phase=_main_phase(row),
             view="source",
         )
         for row in rows.to_dicts()
@@ -233,19 +231,16 @@ def _line_label(trace: Trace, row: dict[str, Any], *, is_watched: bool) -> str:
 
 
 def _line_note(trace: Trace, row: dict[str, Any], steps: float, *, is_watched: bool) -> str:
-    if row["backward_cpu_ns"]:
-        return f"+ {format_ns(row['backward_cpu_ns'] / steps)} backward"
-    return "" if is_watched or not row["source"] else place_of(trace, row["file"], row["line"])
+    """Return the place of a function, where its name is the label, and the part in the backward pass."""
+    place = "" if is_watched or not row["source"] else place_of(trace, row["file"], row["line"])
+    backward_ns = row["backward_cpu_ns"] / steps
+    return " · ".join(filter(None, (place, f"{format_ns(backward_ns)} backward" if backward_ns else "")))
 
 
-def _phases_of_lines(trace: Trace) -> dict[tuple[str, int], str]:
-    """Return the phase in which each watched line spent most of its time."""
-    pieces = step_pieces(trace)
-    frame = pl.DataFrame({"site": pieces.site, "phase": pieces.phase, "ns": pieces.dur_ns}).filter(pl.col("site") >= 0)
-    sums = frame.group_by("site", "phase").agg(pl.col("ns").sum()).sort("ns", "phase", descending=[True, False])
-    files, lines = trace.sites["file"].cast(pl.String), trace.sites["line"]
-    first = sums.unique("site", keep="first", maintain_order=True)
-    return {(files[site], lines[site]): PHASES[phase] for site, phase in first.select("site", "phase").rows()}
+def _main_phase(row: dict[str, Any]) -> str:
+    """Return the phase of the largest part of a line."""
+    parts = {row["phase"]: row["own_cpu_ns"], "backward": row["backward_cpu_ns"], "waiting": row["wait_ns"]}
+    return max(parts, key=lambda phase: parts[phase]) or "forward"
 
 
 def _top_modules(trace: Trace, shown: _Shown) -> Section:

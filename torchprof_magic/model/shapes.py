@@ -18,14 +18,26 @@ Unit = Literal["text", "code", "count", "ns", "bytes", "flop", "ratio", "phase",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BarPart:
+    """One part of a bar: its column, and the phase that gives its hue; empty for that of the row."""
+
+    column: str
+    phase: str
+
+
+def both_passes(forward: str, backward: str) -> tuple[BarPart, ...]:
+    """Return the parts of a bar of the forward and the backward pass, from the column of each."""
+    return BarPart(column=forward, phase="forward"), BarPart(column=backward, phase="backward")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column of a shape: its name, title and unit, and an exact definition.
 
     ``is_minor`` columns are hidden first if the view is narrow; ``has_bar`` draws a bar behind the number. Text of an
     ``is_verbatim`` column keeps its spaces and is not shortened, as source code. An ``is_sum`` column adds up over the
     recorded steps, so it can be shown a step. Numbers of an ``is_change`` column are differences, drawn from a middle
-    line to either side. A bar with ``halves`` is the sum of two other columns, of the forward and the backward pass, in
-    the hues of these phases.
+    line to either side. A bar with ``parts`` is the sum of other columns, each in the hue of a phase.
     """
 
     name: str
@@ -37,7 +49,7 @@ class Column:
     is_verbatim: bool = False
     is_sum: bool = False
     is_change: bool = False
-    halves: tuple[str, ...] = ()
+    parts: tuple[BarPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +148,8 @@ class Table:
 
     ``sort_by`` is the column of the initial sort order, descending; without it rows keep their order. A table with
     ``bars`` can also be drawn as bars, and one with ``ranks`` as the ranks of a job. With an ``outline``, rows open and
-    close. In an ``is_sparse`` table, rows without any number other than 0 are dim and show no numbers.
+    close. In an ``is_sparse`` table, rows without any number other than 0 are dim and show no numbers. ``note`` is a
+    column with a remark on a row, which is shown beside its name.
     """
 
     frame: pl.DataFrame
@@ -146,6 +159,7 @@ class Table:
     outline: Outline | None = None
     is_sparse: bool = False
     ranks: RankBars | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,7 @@ class TableHeader(FramedHeader, frozen=True, kw_only=True, tag="table", tag_fiel
     outline: Outline | None
     is_sparse: bool
     ranks: RankBars | None
+    note: str | None
 
 
 class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field="shape"):
@@ -261,6 +262,7 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 outline=shape.outline,
                 is_sparse=shape.is_sparse,
                 ranks=shape.ranks,
+                note=shape.note,
             )
         case Tree():
             return TreeHeader(**framed, weights=shape.weights)

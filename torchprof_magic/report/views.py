@@ -26,6 +26,7 @@ from torchprof_magic.tables.ops import op_table as ops
 from torchprof_magic.tables.snapshot import frames as snapshot
 from torchprof_magic.tables.source import lines, modules
 from torchprof_magic.tables.source.module_outline import modules_view
+from torchprof_magic.tables.source.source_view import source_view
 from torchprof_magic.tables.timeline.slices import timeline_slices
 from torchprof_magic.tables.waiting import idle, loaders, queue, waits
 
@@ -140,7 +141,7 @@ VIEWS: tuple[View[Trace], ...] = (
         details="For a trace of another program: one row per function of the user's, if Python frames were recorded.",
         columns=lines.COLUMNS,
         frame=lines.lines_table,
-        build=lines.source_view,
+        build=source_view,
         title="Source",
         empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
         "(--stack).",

@@ -60,15 +60,18 @@ export const verdictHeader = record({
 });
 export type VerdictHeader = Checked<typeof verdictHeader>;
 
+/** One part of a bar: its column, and the phase that gives its hue; empty for that of the row. */
+export const barPart = record({ column: text, phase: text });
+export type BarPart = Checked<typeof barPart>;
+
 /**
  * One column of a shape: its name, title and unit, and an exact definition.
  *
  * `is_minor` columns are hidden first if the view is narrow; `has_bar` draws a bar behind the
  * number. Text of an `is_verbatim` column keeps its spaces and is not shortened, as source code.
  * An `is_sum` column adds up over the recorded steps, so it can be shown a step. Numbers of an
- * `is_change` column are differences, drawn from a middle line to either side. A bar with `halves`
- * is the sum of two other columns, of the forward and the backward pass, in the hues of these
- * phases.
+ * `is_change` column are differences, drawn from a middle line to either side. A bar with `parts`
+ * is the sum of other columns, each in the hue of a phase.
  */
 export const column = record({
   name: text,
@@ -80,7 +83,7 @@ export const column = record({
   is_verbatim: flag,
   is_sum: flag,
   is_change: flag,
-  halves: listOf(text),
+  parts: listOf(barPart),
 });
 export type Column = Checked<typeof column>;
 
@@ -183,6 +186,7 @@ export const tableHeader = record({
   outline: orNull(outline),
   is_sparse: flag,
   ranks: orNull(rankBars),
+  note: orNull(text),
 });
 export type TableHeader = Checked<typeof tableHeader>;
 

@@ -15,6 +15,7 @@ import {
 } from "./header.generated";
 
 export type {
+  BarPart,
   Bars as BarsHeader,
   Card,
   ChangeHeader,

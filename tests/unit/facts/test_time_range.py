@@ -13,9 +13,10 @@ from support import allocation, annotation, frame, kernel, launch, make_trace, s
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.tables.flame.call_tree import flame_tree
-from torchprof_magic.tables.source.lines import lines_table, source_view
+from torchprof_magic.tables.source.lines import lines_table
 from torchprof_magic.tables.source.module_outline import modules_view
 from torchprof_magic.tables.source.modules import modules_table
+from torchprof_magic.tables.source.source_view import source_view
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace

@@ -200,8 +200,9 @@ def test_a_watched_line_is_called_by_its_number_and_text_and_has_the_phase_of_mo
     )
     lines = section(trace, "Lines")
     assert [(fact.label, fact.value, fact.note, fact.phase, fact.op) for fact in lines.facts] == [
-        ("3  loss.backward()", 110_000, "", "backward", "    loss.backward()"),
-        ("2  loss = model(batch)", 50_000, "+ 90 µs backward", "forward", "    loss = model(batch)"),
+        # 50 us of its own, and 90 of the 110 us for which line 3 ran.
+        ("2  loss = model(batch)", 140_000, "90 µs backward", "backward", "    loss = model(batch)"),
+        ("3  loss.backward()", 20_000, "", "python", "    loss.backward()"),
         ("1  for batch in loader:", 10_000, "", "python", "for batch in loader:"),
     ]
     assert (lines.group, lines.aside) == ("top", "host time per step")
@@ -218,10 +219,10 @@ def test_a_function_of_recorded_stacks_is_called_by_its_name_and_noted_by_its_pl
         with_stack=1,
     )
     found = [(fact.label, fact.value, fact.note) for fact in section(trace, "Lines").facts]
-    assert found == [("step", 70_000, "me/train.py:7"), ("forward", 30_000, "+ 12 µs backward")]
+    assert found == [("step", 58_000, "me/train.py:7"), ("forward", 42_000, "me/model.py:21 · 12 µs backward")]
 
 
-def test_a_line_without_text_is_called_by_its_place() -> None:
+def test_a_line_of_stacks_that_were_recorded_at_ops_is_called_by_its_function_and_noted_by_its_place() -> None:
     trace = make_trace(frame("/home/me/train.py(7): step", 0, 100), span("aten::mm", 10, 50), with_stack=1)
     # The frames themselves are not in the file, only the stack of each op.
     events = trace.events.with_columns(
@@ -231,7 +232,7 @@ def test_a_line_without_text_is_called_by_its_place() -> None:
         .alias("category")
     )
     (fact,) = section(replace(trace, events=events), "Lines").facts
-    assert (fact.label, fact.value, fact.note) == ("me/train.py:7", 50_000, "")
+    assert (fact.label, fact.value, fact.note) == ("step", 50_000, "me/train.py:7")
 
 
 def test_the_sections_stand_in_reading_order_and_those_about_the_recording_are_folded_away() -> None:

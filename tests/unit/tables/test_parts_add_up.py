@@ -21,7 +21,11 @@ from torchprof_magic.report.views import TABLES, VIEWS
 SUMS = {
     "ops": (("name", "kind"), ("self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns", "flops")),
     "kernels": (("name", "kind"), ("sum_ns", "union_ns")),
-    "lines": (("file", "line"), ("self_cpu_ns", "total_cpu_ns", "wait_ns", "device_ns", "bytes")),
+    "lines": (
+        ("file", "line"),
+        ("cpu_ns", "own_cpu_ns", "backward_cpu_ns", "wait_ns", "self_cpu_ns", "total_cpu_ns", "device_ns",
+         "backward_device_ns", "bytes"),
+    ),
     "modules": (("path",), ("self_cpu_ns", "total_cpu_ns", "device_ns", "backward_cpu_ns", "bytes")),
     "allocations": (("device", "op"), ("size_bytes",)),
     "devices": (

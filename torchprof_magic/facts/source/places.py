@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
-from torchprof_magic.facts.shared import in_category, launch_sources, name_numbers, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, launch_sources, name_numbers, once_per_trace
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.script_modules import module_of_ops
 from torchprof_magic.model.distinct import distinct
@@ -23,6 +23,7 @@ from torchprof_magic.model.intervals import (
     nearest_marked,
 )
 from torchprof_magic.model.rows import filled, values_at
+from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -119,6 +120,8 @@ def call_tree(trace: Trace) -> CallTree:
     is_frame = in_category(trace, "python_function")[nest.row]
     stack = filled(trace.events["stack"], NO_PARENT)[nest.row]
     if not is_frame.any():  # older torch writes stacks at the ops alone
+        # The range of a step says where it began, and not what runs in it.
+        stack[is_named(trace, STEP_PATTERN)[nest.row]] = NO_PARENT
         around = above_marked(nest, stack >= 0)
         parent = trace.stacks["parent"].to_numpy().astype(np.int64)
         return _tree_of(trace, np.arange(len(parent)), parent, np.append(stack, NO_PARENT)[around])
@@ -168,7 +171,8 @@ def _line_sites(trace: Trace, rows: IntArray, at_ns: IntArray | None) -> IntArra
 def _innermost_scope(scopes: pl.DataFrame, lane: IntArray, at_ns: IntArray) -> IntArray:
     """Return the row of the innermost of some scopes that ran on a lane at a moment, or -1."""
     lanes, start, dur = (scopes[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
-    return innermost_at(lanes, start, dur, lane, at_ns)
+    # What begins as a line ends is not in it.
+    return innermost_at(lanes, start, dur, lane, at_ns, until_ns=at_ns + 1)
 
 
 @once_per_trace

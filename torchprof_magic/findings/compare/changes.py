@@ -234,15 +234,15 @@ def _modules(trace: Trace) -> pl.DataFrame:
 
 def _lines(trace: Trace) -> pl.DataFrame:
     """Return the lines with the names of files that users know."""
-    frame = lines_table(trace, counted_part(trace)).frame.filter((pl.col("hits") > 0) | (pl.col("device_ns") > 0))
+    device_ns = pl.col("device_ns") + pl.col("backward_device_ns")
+    did_anything = (pl.col("hits") > 0) | (pl.col("cpu_ns") > 0) | (device_ns > 0)
+    frame = lines_table(trace, counted_part(trace)).frame.filter(did_anything)
     labels = dict(trace.meta.cell_labels)
     if trace.meta.cell is not None:
         labels[trace.meta.cell.filename] = "cell"
     files = [labels.get(file) or short_file(file or "") for file in frame["file"].to_list()]
     frame = frame.with_columns(file=pl.Series(files, dtype=pl.String))
-    return _per_step(trace, frame, "hits", pl.col("self_cpu_ns"), pl.col("device_ns")).select(
-        "file", "line", "source", *_VALUES
-    )
+    return _per_step(trace, frame, "hits", pl.col("cpu_ns"), device_ns).select("file", "line", "source", *_VALUES)
 
 
 def _same_places(runs: Runs, lines: list[pl.DataFrame]) -> list[list[str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import polars as pl
 
 from torchprof_magic.facts.shared import once_for_the_whole
-from torchprof_magic.model.shapes import Column, Outline, Table
+from torchprof_magic.model.shapes import Column, Outline, Table, both_passes
 from torchprof_magic.tables.source.modules import OUTSIDE, SCHEMA, modules_table
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _BOTH = (
         definition="Host time of its forward and of its backward pass, with everything inside.",
         has_bar=True,
         is_sum=True,
-        halves=("total_cpu_ns", "backward_cpu_ns"),
+        parts=both_passes("total_cpu_ns", "backward_cpu_ns"),
     ),
     Column(
         name="both_device_ns",
@@ -39,7 +39,7 @@ _BOTH = (
         definition="Summed time of device work that both passes launched, with everything inside.",
         has_bar=True,
         is_sum=True,
-        halves=("device_ns", "backward_device_ns"),
+        parts=both_passes("device_ns", "backward_device_ns"),
     ),
 )
 _TITLES = {"total_cpu_ns": "Forward CPU", "device_ns": "Forward device"}
@@ -64,7 +64,7 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     schema = {"id": pl.String, "above": pl.String, "is_merged": pl.Boolean, **SCHEMA}
     shown = _shown(table.frame.to_dicts())
     frame = pl.DataFrame(shown, schema=schema).with_columns(
-        pl.sum_horizontal(column.halves).alias(column.name) for column in _BOTH
+        pl.sum_horizontal(part.column for part in column.parts).alias(column.name) for column in _BOTH
     )
     columns = _with_both_passes([column for column in table.columns if column.name != "parent"])
     names = [column.name for column in columns]
@@ -80,7 +80,7 @@ def _with_both_passes(columns: list[Column]) -> tuple[Column, ...]:
     first = next(at for at, column in enumerate(columns) if column.name == "self_cpu_ns")
     shown: list[Column] = []
     for bar in _BOTH:
-        halves = [of_name.pop(name) for name in bar.halves if name in of_name]
+        halves = [of_name.pop(part.column) for part in bar.parts if part.column in of_name]
         if halves:
             titles = [_TITLES.get(half.name, half.title) for half in halves]
             shown += [bar, *(replace(half, title=to, has_bar=False) for half, to in zip(halves, titles, strict=True))]

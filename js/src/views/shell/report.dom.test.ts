@@ -451,7 +451,7 @@ describe("a view that the kernel computes for a range", () => {
 
 describe("a grouping that the kernel builds on request", () => {
   const COLUMN = { definition: "", is_minor: false, has_bar: false, is_verbatim: false };
-  const PLAIN = { is_sum: false, is_change: false, halves: [] };
+  const PLAIN = { is_sum: false, is_change: false, parts: [] };
   const HEADER = {
     shape: "table",
     columns: [
@@ -463,6 +463,7 @@ describe("a grouping that the kernel builds on request", () => {
     outline: null,
     is_sparse: false,
     ranks: null,
+    note: null,
     empty: null,
   };
   const asked = ({ host }: Mounted) => host.sent.at(-1) as Readonly<Record<string, unknown>>;

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { columnHeader, tableHeader } from "../../../test/headers";
 import type { Column, Frame } from "../../wire/frame";
 import type { ColumnHeader } from "../../wire/header";
-import { fittingColumns, gridColumns, hueColumn } from "./grid-columns";
+import { barRatio, fittingColumns, gridColumns, hueColumn } from "./grid-columns";
 
 const NAMES: Column = { kind: "text", words: ["mm", "add"], keys: Int32Array.of(0, 1) };
 
@@ -98,5 +98,27 @@ describe("the column with the hues of the phases", () => {
     expect([hueColumn(view, "calls"), hueColumn(view, "")]).toEqual(["device_ns", "device_ns"]);
     expect(hueColumn({ ...view, sort_by: null }, "")).toBe("cpu_ns");
     expect(hueColumn({ ...view, columns: [] }, "")).toBe("");
+  });
+});
+
+describe("the length of a bar", () => {
+  const bytes = Float64Array.of(20, -40, Number.NaN);
+  const frame: Frame = {
+    rows: 3,
+    columns: new Map([["bytes", { kind: "number", values: bytes }]]),
+  };
+
+  function ratios(more: Partial<ColumnHeader>): readonly number[] {
+    const view = tableHeader("lines", { columns: [columnHeader("bytes", "bytes", more)] });
+    const [column] = gridColumns(view, frame);
+    return column === undefined ? [] : [0, 1, 2].map((row) => barRatio(column, row));
+  }
+
+  it("is none for what was freed, as bars start at zero", () => {
+    expect(ratios({ has_bar: true })).toEqual([0.5, 0, 0]);
+  });
+
+  it("is that of a difference, whatever its sign", () => {
+    expect(ratios({ has_bar: true, is_change: true })).toEqual([0.5, 1, 0]);
   });
 });

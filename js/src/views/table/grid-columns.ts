@@ -6,6 +6,7 @@ import {
   type Frame,
   type NumberColumn,
   type Numbers,
+  stringAt,
   type TextColumn,
   wordAt,
 } from "../../wire/frame";
@@ -77,7 +78,7 @@ export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonl
       .map((other) => other.largest / other.divisor);
     const looks =
       cells.kind === "text"
-        ? textLooks(header, cells, isLead, view.outline !== null)
+        ? textLooks(header, cells, isLead, view.outline !== null, noteOf(view, frame))
         : numberLooks(header, cells, divisor, Math.max(...beside));
     const isMain = header.name === view.sort_by;
     const isIdle = !isLead && !isMain && isEmpty(header, cells, largest);
@@ -90,6 +91,11 @@ function isEmpty({ unit }: ColumnHeader, cells: Column, largest: number): boolea
   return unit !== "step" && largest === 0;
 }
 
+/** The remark beside the name of a row. */
+function noteOf({ note }: TableHeader, frame: Frame): (row: number) => string {
+  return (row) => (note === null ? "" : stringAt(frame, note, row));
+}
+
 type Looks = Pick<
   GridColumn,
   "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "digitsPx" | "text"
@@ -100,10 +106,12 @@ function textLooks(
   cells: TextColumn,
   isLead: boolean,
   isTree: boolean,
+  note: (row: number) => string,
 ): Looks {
   const text = (row: number) => wordAt(cells, row);
+  const whole = isLead ? (row: number) => text(row) + note(row) : text;
   const extraPx = isLead ? DOT_PX + (isTree ? INDENTS_PX : 0) : 0;
-  const wholePx = textWidth(header, cells.keys.length, text) + extraPx;
+  const wholePx = textWidth(header, cells.keys.length, whole) + extraPx;
   const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
   const mostPx = header.is_verbatim ? SOURCE_WISH_PX : LEAD_WISH_PX;
   const wishPx = isLead ? Math.min(mostPx, wholePx) : widthPx;
@@ -126,12 +134,12 @@ function numberLooks(
   return { ...looks, largest, digitsPx, text };
 }
 
-/** The most characters of a number; rounding can make others longer than the largest, and "<" is wider than a digit. */
+/** The most characters of a number; rounding can make others longer than the largest, and signs are wider than digits. */
 function longestOf(values: Numbers, { format }: ColumnFormat, divisor: number): number {
   let longest = 1;
   for (let row = 0; row < Math.min(values.length, MEASURED_ROWS); row += 1) {
     const text = format((values[row] ?? Number.NaN) / divisor);
-    longest = Math.max(longest, text.length + (text.startsWith("<") ? LESS_CHARS : 0));
+    longest = Math.max(longest, text.length + LESS_CHARS * (text.match(/[<>−]/g)?.length ?? 0));
   }
   return Math.max(longest, format(-largestOf(values) / divisor).length - 1);
 }
@@ -233,9 +241,10 @@ export function hueColumn({ columns, sort_by: main }: TableHeader, sorted: strin
   return [sorted, main ?? ""].find((name) => bars.includes(name)) ?? bars[0] ?? "";
 }
 
-/** The length of a row's bar, 0–1. */
+/** The length of a row's bar, 0–1: that of a difference whatever its sign, and none of another negative number. */
 export function barRatio({ header, cells, largest }: GridColumn, row: number): number {
   if (!header.has_bar || largest === 0 || cells.kind === "text") return 0;
   const value = cells.values[row] ?? Number.NaN;
-  return Number.isNaN(value) ? 0 : Math.abs(value) / largest;
+  const length = header.is_change ? Math.abs(value) : Math.max(value, 0);
+  return Number.isNaN(length) ? 0 : length / largest;
 }

@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { shortenName } from "../../base/names";
 import { phaseColor, phaseTitle } from "../../base/palette";
 import { type Frame, numberAt, stringAt } from "../../wire/frame";
-import type { TableHeader } from "../../wire/header";
+import type { ColumnHeader, TableHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, percent } from "../common/parts";
 import { barRatio, type GridColumn } from "./grid-columns";
@@ -24,8 +24,6 @@ const FOLD_MARGIN_PX = 5;
 const FIRST_ROW_INDEX = 2;
 // The phase that is hatched in every view.
 const WAITING = "waiting";
-// What the halves of a bar are.
-const PASSES = ["forward", "backward"];
 
 /** What a row asks of its table, by its number in the frame and its position. */
 export interface RowActs {
@@ -112,10 +110,12 @@ function GridCell({ place, ...props }: CellProps & { readonly place: number }) {
 /** The name with the dot of its phase; the full name is shown on hover and to screen readers. */
 function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
   const phaseColumn = view.columns.find((each) => each.unit === "phase");
-  const phase = phaseColumn === undefined ? "" : stringAt(frame, phaseColumn.name, row);
+  const { is_verbatim: verbatim } = column.header;
+  // The bars of a line of source have its hue.
+  const phase = phaseColumn === undefined || verbatim ? "" : stringAt(frame, phaseColumn.name, row);
+  const note = view.note === null ? "" : stringAt(frame, view.note, row);
   const whole = column.text(row);
   const isCode = column.header.unit === "code";
-  const { is_verbatim: verbatim } = column.header;
   return (
     <>
       {outline !== null && <Fold outline={outline} onToggle={() => acts.current.toggle(row)} />}
@@ -131,6 +131,11 @@ function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
           ? shortenName(report.titleOf(whole), isPath(whole) ? PATH_CHARS : NAME_CHARS)
           : whole}
       </bdi>
+      {note !== "" && (
+        <span class="tp-row-note" title={note}>
+          {note}
+        </span>
+      )}
     </>
   );
 }
@@ -237,25 +242,24 @@ function BarCell({
   value,
   isQuiet,
 }: CellProps & { readonly value: ComponentChild; readonly isQuiet: boolean }) {
-  const { name, halves } = column.header;
+  const { name, parts } = column.header;
   const { theme } = report.look.value;
-  const whole = numberAt(frame, name, row) || 1;
-  const own = hue === name ? phaseOf(view, frame, row) : "";
-  const parts =
-    halves.length === 0
-      ? [{ phase: own, share: 1 }]
-      : PASSES.map((phase, at) => ({
-          phase,
-          share: numberAt(frame, halves[at] ?? "", row) / whole,
+  const own = phaseOf(view, frame, row);
+  const shares =
+    parts.length === 0
+      ? [{ phase: hue === name ? own : "", share: 1 }]
+      : partsOf(column.header, frame, row).map(({ phase, share }) => ({
+          phase: phase || own,
+          share,
         }));
   return (
     <>
       <span class={isQuiet ? "tp-bar-track tp-bar-none" : "tp-bar-track"}>
-        {parts.map(({ phase, share }) => (
+        {shares.map(({ phase, share }, at) => (
           <span
-            key={phase}
+            key={at}
             class={phase === WAITING ? "tp-bar tp-hatched" : "tp-bar"}
-            title={halves.length > 0 ? phaseTitle(phase) : undefined}
+            title={parts.length > 0 && phase !== "" ? phaseTitle(phase) : undefined}
             style={{
               width: percent(barRatio(column, row) * share),
               backgroundColor: phase === "" ? undefined : phaseColor(phase, theme),
@@ -268,6 +272,13 @@ function BarCell({
       </span>
     </>
   );
+}
+
+/** The parts of a bar, each with its share of the whole; a negative one is none. */
+function partsOf({ parts }: ColumnHeader, frame: Frame, row: number) {
+  const sizes = parts.map((part) => Math.max(numberAt(frame, part.column, row) || 0, 0));
+  const whole = sizes.reduce((sum, size) => sum + size, 0) || 1;
+  return parts.map(({ phase }, at) => ({ phase, share: (sizes[at] ?? 0) / whole }));
 }
 
 function phaseOf(view: TableHeader, frame: Frame, row: number): string {

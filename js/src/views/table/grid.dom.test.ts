@@ -6,12 +6,11 @@ import { columnHeader, tableHeader } from "../../../test/headers";
 import { find, hostOf, type Mounted, mount, openTab, press, settle } from "../../../test/report";
 import { decodeFrame } from "../../wire/decode";
 import type { Column } from "../../wire/frame";
-import type { ReportHeader } from "../../wire/header";
+import type { BarPart, ReportHeader } from "../../wire/header";
 import { fittingColumns, gridColumns } from "./grid-columns";
 import { orderedRows } from "./grid-order";
 import { createGridTable, type GridTable } from "./grid-table";
 
-const HALVES = ["self_ns", "calls"];
 let report: Mounted | undefined;
 
 async function show(): Promise<HTMLElement> {
@@ -206,23 +205,58 @@ describe("the selection", () => {
   });
 });
 
-describe("a bar of two passes", () => {
-  it("has a part for each, in the share that it is of the sum", async () => {
-    const { views } = JSON.parse(String(hostOf().get("_header"))) as ReportHeader;
-    const halved = views.map((view) =>
-      view.shape === "table"
-        ? { ...view, columns: view.columns.map((each) => ({ ...each, halves: HALVES })) }
-        : view,
-    );
-    report = mount(hostOf({ views: halved }));
-    await settle();
-    const row = find(report.root, '.tp-rows [data-tp-row="1"]');
-    const bars = Array.from(row.querySelectorAll<HTMLElement>(".tp-bar"));
-    // The longest row: all of its 50 ms are in the first half, and 10 ns in the second.
-    expect(bars.map(({ title, style }) => [title, style.width])).toEqual([
+/** Shows the ops with bars of parts and, if it is asked for, a column with remarks; returns the longest row. */
+async function longestWith(parts: readonly BarPart[], note: string | null = null) {
+  const { views } = JSON.parse(String(hostOf().get("_header"))) as ReportHeader;
+  const changed = views.map((view) =>
+    view.shape === "table"
+      ? { ...view, note, columns: view.columns.map((each) => ({ ...each, parts })) }
+      : view,
+  );
+  report = mount(hostOf({ views: changed }));
+  await settle();
+  return find(report.root, '.tp-rows [data-tp-row="1"]');
+}
+
+function barsOf(row: HTMLElement) {
+  return Array.from(row.querySelectorAll<HTMLElement>(".tp-bar"));
+}
+
+describe("a bar of parts", () => {
+  it("has one for each, in the share that it is of the sum", async () => {
+    const row = await longestWith([
+      { column: "self_ns", phase: "forward" },
+      { column: "calls", phase: "backward" },
+    ]);
+    // All of its 50 ms are in the first part, and 10 ns in the second.
+    expect(barsOf(row).map(({ title, style }) => [title, style.width])).toEqual([
       ["forward", "100%"],
       ["backward", "0%"],
     ]);
+  });
+
+  it("has the hue of the row where a part has no phase, and is hatched where it waits", async () => {
+    const row = await longestWith([
+      { column: "self_ns", phase: "" },
+      { column: "self_ns", phase: "waiting" },
+    ]);
+    expect(
+      barsOf(row).map(({ title, style, className }) => [title, style.width, className]),
+    ).toEqual([
+      ["backward", "50%", "tp-bar"],
+      ["waiting", "50%", "tp-bar tp-hatched"],
+    ]);
+  });
+});
+
+describe("a remark on a row", () => {
+  it("stands beside its name, as text", async () => {
+    const row = await longestWith([], "phase");
+    expect(find(row, ".tp-row-note").textContent).toBe("backward");
+  });
+
+  it("is not there without a column of remarks", async () => {
+    expect((await longestWith([])).querySelector(".tp-row-note")).toBeNull();
   });
 });
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.source.places import is_users_file, module_of_events, places_of, places_that_ran
-from torchprof_magic.model.trace import Trace
+from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA, Trace
 
 
 def place_of(trace: Trace, name: str) -> tuple[str | None, int | None]:
@@ -125,3 +127,24 @@ def test_what_a_checkpoint_computes_again_belongs_to_the_line_of_the_first_time(
         with_stack=1,
     )
     assert place_of(trace, "aten::mm") == place_of(trace, "MmBackward0") == ("model.py", 5)
+
+
+def test_the_range_of_a_step_has_no_line_although_old_torch_wrote_where_it_began() -> None:
+    stack = "torch/profiler/profiler.py(1): step;train.py(9): <module>"
+    trace = make_trace(
+        span("ProfilerStep#0", 0, 100, cat="Operator", **{"Call stack": stack}),
+        span("aten::zeros", 2, 3, cat="Operator", **{"Call stack": stack}),
+        span("aten::mm", 10, 20, cat="Operator"),
+    )
+    assert place_of(trace, "aten::zeros") == ("train.py", 9)
+    assert place_of(trace, "ProfilerStep#0") == place_of(trace, "aten::mm") == (None, None)
+
+
+def test_what_begins_as_the_last_line_ends_is_not_in_it() -> None:
+    trace = make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 10, 5), span("aten::add", 40, 5))
+    site = {"kind": "line", "parent": -1, "name": "x", "file": "cell", "line": 1}
+    sites = pl.DataFrame([site], schema=SITES_SCHEMA)
+    scopes = pl.DataFrame([(0, 0, 0, 40_000, 0)], schema=SCOPES_SCHEMA, orient="row")
+    trace = replace(trace, sites=sites, scopes=scopes)
+    assert place_of(trace, "aten::mm") == ("cell", 1)
+    assert place_of(trace, "aten::add") == (None, None)

@@ -4,15 +4,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-import pytest
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
-from torchprof_magic.tables.source.lines import lines_table, source_view
+from torchprof_magic.tables.source.lines import lines_table
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.shapes import Table
     from torchprof_magic.model.trace import Trace
 
 NODE = {"Sequence number": 1, "Fwd thread id": 1}
@@ -69,6 +66,37 @@ def test_backward_is_charged_to_the_line_that_made_the_node_and_the_thread_time_
     }
 
 
+def test_the_backward_pass_is_at_the_line_of_the_forward_op_alone_and_the_lines_add_up_to_the_step() -> None:
+    trace = watched(training(), (1, 0, 10), (2, 10, 35), (3, 45, 50), (1, 95, 5))
+    # Line 2 runs for 35 us, 4 of which it waits, and its node for 30; of the 50 us of line 3 these are not its own.
+    assert by_line(trace, "cpu_ns", "own_cpu_ns", "backward_cpu_ns", "wait_ns", "phase") == {
+        1: (15_000, 15_000, 0, 0, "python"),
+        2: (65_000, 31_000, 30_000, 4_000, "forward"),
+        3: (20_000, 20_000, 0, 0, "python"),
+        4: (0, 0, 0, 0, None),
+    }
+    assert lines_table(trace).frame["cpu_ns"].sum() == 100_000
+
+
+def test_a_line_that_calls_backward_keeps_what_belongs_to_no_forward_op() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("AccumulateGrad", 50, 12, **{"Sequence number": 7, "Fwd thread id": 1}),
+    )
+    lines = watched(trace, (2, 0, 40), (3, 40, 60))
+    assert by_line(lines, "cpu_ns", "own_cpu_ns", "backward_cpu_ns")[3] == (60_000, 48_000, 12_000)
+
+
+def test_backward_on_another_thread_is_taken_from_the_line_that_waits_for_it() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 12, 20, **{"Sequence number": 1}),
+        span("MmBackward0", 52, 20, tid=9, **{"Sequence number": 1, "Fwd thread id": 1}),
+    )
+    lines = watched(trace, (2, 0, 40), (3, 40, 60))
+    assert by_line(lines, "cpu_ns", "backward_cpu_ns") == {1: (0, 0), 2: (60_000, 20_000), 3: (40_000, 0), 4: (0, 0)}
+
+
 def test_the_lines_of_the_thread_add_up_to_the_step() -> None:
     trace = watched(training(), (1, 0, 10), (2, 10, 35), (3, 45, 50), (1, 95, 5))
     assert lines_table(trace).frame["self_cpu_ns"].sum() == 100_000
@@ -118,95 +146,26 @@ def test_a_stranger_trace_has_the_users_functions_as_lines() -> None:
     ]
 
 
+def test_old_stacks_at_ops_have_a_row_per_line_with_backward_at_the_forward_line_and_none_for_the_step() -> None:
+    stack = "torch/nn/functional.py(9): linear;model.py({}): {};train.py(3): <module>"
+    trace = make_trace(
+        span(
+            "ProfilerStep#0",
+            0,
+            100,
+            cat="Operator",
+            **{"Call stack": "torch/profiler.py(1): step;train.py(9): <module>"},
+        ),
+        span("aten::mm", 10, 20, cat="Operator", **{"Call stack": stack.format(5, "forward"), "Sequence number": 1}),
+        span("aten::add", 30, 10, cat="Operator", **{"Call stack": stack.format(6, "forward")}),
+        span("MmBackward", 50, 30, cat="Operator", tid=9, **{"Sequence number": 1, "Fwd thread id": 1}),
+    )
+    columns = ("file", "line", "source", "hits", "cpu_ns", "own_cpu_ns", "backward_cpu_ns")
+    assert lines_table(trace).frame.select(columns).rows() == [
+        ("model.py", 5, "forward", 1, 50_000, 20_000, 30_000),
+        ("model.py", 6, "forward", 1, 10_000, 10_000, 0),
+    ]
+
+
 def test_without_lines_and_frames_there_is_nothing_to_show() -> None:
     assert lines_table(make_trace(span("aten::mm", 0, 10))).frame.height == 0
-
-
-def test_the_view_has_no_column_for_a_single_file_and_calls_cells_by_their_labels() -> None:
-    trace = watched(training(), (2, 10, 35))
-    meta = replace(trace.meta, cell=CellSource(label="In [4]", filename="cell"))
-    assert "file" not in source_view(replace(trace, meta=meta)).frame.columns
-    other = pl.DataFrame([{"kind": "line", "parent": -1, "name": "x", "file": "/a/b/c.py", "line": 1}], SITES_SCHEMA)
-    both = replace(trace, meta=meta, sites=pl.concat([trace.sites, other]))
-    assert source_view(both).frame["file"].unique().sort().to_list() == ["In [4]", "b/c.py"]
-
-
-def of_files(*files: tuple[str, range], ran: tuple[tuple[str, int], ...] = ()) -> Trace:
-    """A trace in which the lines of some files are watched, and some of them ran one after the other for 5 us."""
-    places = [(file, line) for file, lines in files for line in lines]
-    sites = [
-        {"kind": "line", "parent": -1, "name": f"code {line}", "file": file, "line": line} for file, line in places
-    ]
-    scopes = [(places.index(place), 0, 5_000 * at, 5_000, 0) for at, place in enumerate(ran)]
-    return replace(
-        make_trace(annotation("ProfilerStep#0", 0, 1000)),
-        sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
-        scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"),
-    )
-
-
-def folds(table: Table) -> list[tuple[str, list[int]]]:
-    """Return the text of each row that folds others, and the lines below it."""
-    rows = table.frame.to_dicts()
-    return [
-        (row["source"], [each["line"] for each in rows if each["above"] == row["id"]]) for row in rows if row["is_fold"]
-    ]
-
-
-def quiet(first: int, last: int) -> tuple[str, list[int]]:
-    return f"lines {first}–{last}: nothing of them in the recorded steps", list(range(first, last + 1))
-
-
-def test_runs_of_at_least_four_quiet_lines_become_a_row_that_opens() -> None:
-    # Between the lines that ran there are 3, 4 and 7 others.
-    trace = of_files(("cell", range(1, 19)), ran=(("cell", 1), ("cell", 5), ("cell", 10), ("cell", 11)))
-    view = source_view(trace)
-    assert folds(view) == [quiet(6, 9), quiet(12, 18)]
-    shown = [row["line"] or row["source"][:11] for row in view.frame.to_dicts() if row["above"] == ""]
-    assert shown == [1, 2, 3, 4, 5, "lines 6–9: ", 10, 11, "lines 12–18"]
-    assert view.frame["id"].n_unique() == view.frame.height == 18 + 2
-    assert view.outline is not None
-    # Other rows have none in them, so these are the only ones that are closed at first.
-    assert (view.outline.closed, view.outline.open_levels) == ("is_fold", 1)
-    # Every line follows the row around it, and the row that folds has no numbers.
-    assert view.frame["line"].drop_nulls().to_list() == list(range(1, 19))
-    assert view.frame.filter("is_fold")["self_cpu_ns"].to_list() == [None, None]
-
-
-@pytest.mark.parametrize(("lines", "folded"), [(16, []), (17, [quiet(3, 17)])])
-def test_lines_of_a_short_cell_stay_as_they_are(lines: int, folded: list[object]) -> None:
-    view = source_view(of_files(("cell", range(1, lines + 1)), ran=(("cell", 2),)))
-    assert (folds(view) if view.outline else []) == folded
-    assert view.frame["source"].to_list()[:3] == ["code 1", "code 2", "code 3" if lines == 16 else quiet(3, 17)[0]]
-
-
-def test_quiet_lines_of_two_files_are_folded_apart() -> None:
-    files = ("a.py", range(1, 10)), ("b.py", range(10, 19))
-    view = source_view(of_files(*files, ran=(("a.py", 2),)))
-    assert folds(view) == [quiet(3, 9), quiet(10, 18)]
-    assert view.frame.filter("is_fold")["file"].to_list() == ["a.py", "b.py"]
-
-
-def test_quiet_lines_of_files_that_are_called_alike_and_of_functions_in_another_order_are_folded_apart() -> None:
-    alike = of_files(("x/lib/a.py", range(1, 10)), ("y/lib/a.py", range(1, 10)), ran=(("x/lib/a.py", 2),))
-    assert folds(source_view(alike)) == [quiet(3, 9), quiet(1, 9)]
-    trace = of_files(("a.py", range(40, 50)), ("a.py", range(1, 10)), ran=(("a.py", 41),))
-    assert folds(source_view(trace)) == [quiet(42, 49), quiet(1, 9)]
-
-
-def test_a_line_that_began_and_took_no_time_is_not_quiet() -> None:
-    trace = of_files(("cell", range(1, 19)), ran=(("cell", 18),))
-    assert folds(source_view(trace)) == [quiet(1, 17)]
-    begun = pl.DataFrame([(8, 0, 100, 0, 0)], schema=SCOPES_SCHEMA, orient="row")
-    trace = replace(trace, scopes=pl.concat([begun, trace.scopes]).sort("start_ns"))
-    assert folds(source_view(trace)) == [quiet(1, 8), quiet(10, 17)]
-
-
-def test_functions_of_recorded_stacks_are_sorted_by_their_time_and_never_folded() -> None:
-    calls = [frame(f"train.py({line}): f{line}", 10 * line, line % 5 + 1) for line in range(1, 30)]
-    trace = make_trace(annotation("ProfilerStep#0", 0, 400), *calls, with_stack=1)
-    view = source_view(trace)
-    assert (view.sort_by, view.outline, view.frame.height) == ("self_cpu_ns", None, 29)
-    assert lines_table(trace).sort_by is None
-    watching = source_view(of_files(("cell", range(1, 3)), ran=(("cell", 2),)))
-    assert watching.sort_by is None

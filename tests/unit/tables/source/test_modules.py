@@ -64,7 +64,7 @@ def test_the_forward_and_the_backward_pass_of_a_module_are_one_bar() -> None:
         ("layers.0", 45_000, 55_000),
         ("outside of modules", 0, 7_000),
     ]
-    bars = {column.name: column.halves for column in view.columns if column.has_bar}
+    bars = {column.name: tuple(part.column for part in column.parts) for column in view.columns if column.has_bar}
     assert bars == {
         "self_cpu_ns": (),
         "both_cpu_ns": ("total_cpu_ns", "backward_cpu_ns"),

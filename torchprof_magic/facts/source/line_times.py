@@ -1,0 +1,104 @@
+"""Host time of the steps by line: what a line runs itself, its backward pass, and waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.host_nest import host_nest
+from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.forward_of import first_forward_of_events
+from torchprof_magic.facts.source.places import known_places
+from torchprof_magic.facts.source.step_places import placed_pieces
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.intervals import NO_PARENT, IntArray
+from torchprof_magic.model.rows import values_at
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.trace import Trace
+
+OWN, BACKWARD, WAITING = range(3)
+_WAITING = [PHASES.index(name) for name in ("waiting", "idle")]
+# A line that runs ops is called Python only if Python takes so many times as long as they do.
+MOSTLY_PYTHON = 4
+
+
+def line_times(trace: Trace, part: TimeRange) -> pl.DataFrame:
+    """Return the host time of each line in a part of the steps, or of the windows if there are none.
+
+    The columns are ``file`` and ``line``, null for what belongs to no line; ``own_cpu_ns``, ``backward_cpu_ns`` and
+    ``wait_ns``, which are parts of the time that add up to all of it; and ``phase``, that of most of the own time, null
+    if there is none.
+    """
+    (pieces, _, places, _), kind = placed_pieces(trace), _kinds(trace)
+    ns = part.cut(pieces.start_ns, pieces.dur_ns)[1]
+    files, lines = known_places(trace)
+    place = np.where(places.file >= 0, places.file, len(files))
+    count = len(files) + 1
+    split = [sum_by(place, np.where(kind == number, ns, 0), count) for number in (OWN, BACKWARD, WAITING)]
+    own = kind == OWN
+    by_phase = sum_by(place[own] * len(PHASES) + pieces.phase[own], ns[own], count * len(PHASES))
+    columns = [f"{name}_phase_ns" for name in PHASES]
+    frame = pl.DataFrame(
+        {
+            "file": files.extend(pl.Series([None], dtype=pl.String)),
+            "line": lines.extend(pl.Series([None], dtype=lines.dtype)),
+            **dict(zip(("own_cpu_ns", "backward_cpu_ns", "wait_ns"), split, strict=True)),
+            **dict(zip(columns, by_phase.reshape(count, len(PHASES)).T, strict=True)),
+        }
+    )
+    sums = frame.group_by("file", "line", maintain_order=True).sum()
+    phase = _main_phases(sums.select(columns).to_numpy(), sums["backward_cpu_ns"].to_numpy())
+    return sums.drop(columns).with_columns(values_at(pl.Series("phase", list(PHASES)), phase))
+
+
+@once_per_trace
+def _kinds(trace: Trace) -> IntArray:
+    """Return for each piece whether the line runs it, waits, or it is of the backward pass."""
+    pieces, named, _, _ = placed_pieces(trace)
+    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    is_backward = np.append(first_forward_of_events(trace), NO_PARENT)[row] >= 0
+    is_backward |= pieces.phase == PHASES.index("backward")
+    kind = np.where(is_backward, BACKWARD, OWN)
+    kind[np.isin(pieces.phase, _WAITING)] = WAITING
+    return kind
+
+
+def _main_phases(own_ns: IntArray, backward_ns: IntArray) -> IntArray:
+    """Return the phase with the most own time of each line, Python if it takes far more; else backward, or -1."""
+    python = PHASES.index("python")
+    weighed = own_ns.astype(np.float64)
+    weighed[:, python] /= MOSTLY_PYTHON
+    found = weighed.argmax(axis=1)
+    no_own = np.where(backward_ns > 0, PHASES.index("backward"), NO_PARENT)
+    return np.where(own_ns.any(axis=1), found, no_own)
+
+
+@once_per_trace
+def moved_backward(trace: Trace) -> pl.DataFrame:
+    """Return how much host time of the backward pass ran in one line and belongs to another: that of the forward op.
+
+    The columns are ``file``, ``line``, ``forward_file``, ``forward_line`` and ``ns``, the most first.
+    """
+    pieces, _, places, ran = placed_pieces(trace)
+    chosen = np.flatnonzero((ran.file >= 0) & ((ran.file != places.file) | (ran.line != places.line)))
+    (file, line), (forward_file, forward_line) = (
+        each._replace(file=each.file[chosen], line=each.line[chosen]).columns() for each in (ran, places)
+    )
+    frame = pl.DataFrame(
+        {
+            "file": file,
+            "line": line,
+            "forward_file": forward_file,
+            "forward_line": forward_line,
+            "ns": pieces.dur_ns[chosen],
+        }
+    )
+    keys = ["file", "line", "forward_file", "forward_line"]
+    sums = frame.group_by(keys).agg(pl.col("ns").sum())
+    is_other = ~(pl.col("file").eq_missing(pl.col("forward_file")) & pl.col("line").eq_missing(pl.col("forward_line")))
+    return sums.filter(is_other, pl.col("ns") > 0).sort("ns", *keys, descending=[True, *[False] * 4])

@@ -1,0 +1,175 @@
+"""The lines as they are shown: the cell as it is written, its functions below, and what belongs to no line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.facts.shared import device_rows, once_for_the_whole
+from torchprof_magic.facts.source.forward_of import forward_of_events
+from torchprof_magic.facts.source.line_times import line_times, moved_backward
+from torchprof_magic.facts.source.shown_files import files_as_shown
+from torchprof_magic.model.shapes import Column, Outline, Table, both_passes
+from torchprof_magic.tables.source.lines import CPU_PARTS, SCHEMA, lines_table
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.trace import Trace
+
+OUTSIDE = "outside of these lines"
+_DEVICE = ("device_ns", "backward_device_ns")
+_BOTH_DEVICE = Column(
+    name="both_device_ns",
+    title="Device",
+    unit="ns",
+    definition="Summed time of kernels, copies and fills that the line and its backward pass launched. All lines, and "
+    "what belongs to none, add up to the work of all devices.",
+    has_bar=True,
+    is_sum=True,
+    parts=both_passes(*_DEVICE),
+)
+_TITLES = {"device_ns": "Forward device"}
+# A remark names so many lines.
+MOST_NAMED = 3
+# Cells of so many lines are shown as they are; in others, runs of at least so many quiet lines are folded.
+UNFOLDED = 16
+LEAST_FOLDED = 4
+
+
+@once_for_the_whole
+def source_view(trace: Trace, part: TimeRange) -> Table:
+    """Return the lines as they are shown: cells by their labels, and files by the last parts of their paths.
+
+    The lines of the cell keep their order; functions of other cells and files stand below, the one with the most time
+    first, and then what belongs to no line. Many lines without numbers in a row are folded into one that opens.
+    Functions that are known from recorded stacks alone are sorted by their time. Columns without any number or text,
+    and the file where there is only one, are absent.
+    """
+    table = lines_table(trace, part)
+    if table.frame.height == 0:
+        return table
+    is_watched = bool((trace.sites["kind"] == "line").any())
+    frame = _hottest_below(trace, table.frame) if is_watched else table.frame
+    frame = frame.with_columns(files_as_shown(trace, frame["file"]), _notes(trace, frame))
+    frame = pl.concat([frame, _rest(trace, table.frame, part)], how="diagonal_relaxed")
+    frame = frame.with_columns(pl.sum_horizontal(_DEVICE).alias("both_device_ns"))
+    shown = replace(_with_columns(table, frame), note="note" if frame["note"].is_not_null().any() else None)
+    return _folded(shown) if is_watched else replace(shown, sort_by="cpu_ns")
+
+
+def _hottest_below(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the lines of the cell, and below them the functions elsewhere, the one with the most time first."""
+    cell = trace.meta.cell.filename if trace.meta.cell is not None else None
+    is_cell = pl.col("file").eq_missing(pl.lit(cell))
+    ranked = frame.with_columns(_block(), is_cell.alias("is_cell"))
+    ranked = ranked.with_columns(pl.col("cpu_ns").sum().over("block").alias("heat"))
+    order = ranked.sort("is_cell", "heat", "block", descending=[True, True, False], maintain_order=True)
+    first = ranked.filter("is_cell")
+    return pl.concat([first, order.filter(~pl.col("is_cell"))]).select(frame.columns)
+
+
+def _block() -> pl.Expr:
+    """Return a number for each block of lines that follow one another in a file, such as a function."""
+    is_next = (pl.col("line").diff() == 1) & pl.col("file").eq_missing(pl.col("file").shift())
+    return (~is_next).fill_null(value=True).cum_sum().alias("block")
+
+
+def _notes(trace: Trace, frame: pl.DataFrame) -> pl.Series:
+    """Return where the backward pass stands that a line ran, null for lines that ran none of other lines."""
+    moved = moved_backward(trace)
+    notes: dict[tuple[str, int], str] = {}
+    for (file, line), rows in moved.group_by("file", "line", maintain_order=True):
+        places = [(rows["forward_file"][at], rows["forward_line"][at]) for at in range(rows.height)]
+        notes[file, line] = f"its backward stands at {_lines_in_words(trace, str(file), places)}"
+    return pl.Series("note", [notes.get(place) for place in frame.select("file", "line").rows()], dtype=pl.String)
+
+
+def _lines_in_words(trace: Trace, file: str, places: list[tuple[str, int]]) -> str:
+    """Return some lines, those of another file by its name: ``lines 3, 4 and 9``."""
+    named = sorted(places[:MOST_NAMED], key=lambda place: (place[0] != file, place))
+    shown = files_as_shown(trace, pl.Series([place[0] for place in named]))
+    words = [str(line) if of == file else f"{name}:{line}" for (of, line), name in zip(named, shown, strict=True)]
+    if more := len(places) - len(named):
+        words.append(f"{more} more")
+    joined = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    is_own = named[0][0] == file
+    return f"line{'s' if len(words) > 1 else ''} {joined}" if is_own else joined
+
+
+def _rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
+    """Return a row with what belongs to no line, so that the rows add up to the steps; none if nothing is left."""
+    whole = line_times(trace, part).select(CPU_PARTS).sum().row(0)
+    rest = {name: ns - frame[name].sum() for name, ns in zip(CPU_PARTS, whole, strict=True)}
+    work = device_rows(trace)
+    _, work_ns = part.cut(*(trace.events[name].to_numpy()[work] for name in ("start_ns", "dur_ns")))
+    is_backward = forward_of_events(trace)[work] >= 0
+    for name, counts in zip(_DEVICE, (~is_backward, is_backward), strict=True):
+        rest[name] = int(work_ns[counts].sum()) - frame[name].sum()
+    if frame["bytes"].is_not_null().any():
+        inside = trace.memory.filter(pl.Series(part.holds(trace.memory["time_ns"].to_numpy())))
+        rest["bytes"] = int(inside["delta_bytes"].sum()) - int(frame["bytes"].sum())
+    row = {"source": OUTSIDE, "phase": "", "cpu_ns": sum(rest[name] for name in CPU_PARTS), **rest}
+    return pl.DataFrame([row] if any(rest.values()) else [], {name: SCHEMA[name] for name in row})
+
+
+def _with_columns(table: Table, frame: pl.DataFrame) -> Table:
+    """Return the view of a table with the bar of both passes, and without columns that say nothing."""
+    columns = []
+    for column in table.columns:
+        if column.name == "device_ns":
+            columns.append(_BOTH_DEVICE)
+        title = _TITLES.get(column.name, column.title)
+        is_half = column.name in _DEVICE
+        columns.append(replace(column, title=title, has_bar=False, is_minor=True) if is_half else column)
+    is_single = frame["file"].drop_nulls().n_unique() <= 1
+    # What has no file or no text is named after its line.
+    has_text = bool((frame["source"] != OUTSIDE).any()) and bool((frame["source"].fill_null("") != "").any())
+    gone = {"file"} if is_single and has_text else set()
+    columns = [column for column in columns if column.name not in gone and _says_something(frame[column.name])]
+    hidden = [part.column for column in columns for part in column.parts]
+    names = list(dict.fromkeys((*(column.name for column in columns), *hidden, "note")))
+    return replace(table, frame=frame.select(names), columns=tuple(columns))
+
+
+def _says_something(values: pl.Series) -> bool:
+    """Return whether any of the texts or numbers is neither empty nor 0."""
+    known = values.drop_nulls()
+    return bool((known != ("" if values.dtype == pl.String else 0)).any())
+
+
+def _folded(table: Table) -> Table:
+    """Return the lines with a row for each run of many lines that have no numbers; it opens."""
+    frame = table.frame
+    if frame["line"].drop_nulls().len() <= UNFOLDED:
+        return table
+    numbers = [name for name, dtype in frame.schema.items() if dtype.is_numeric() and name != "line"]
+    is_quiet = ~frame.select(pl.any_horizontal(pl.col(numbers).fill_null(0) != 0)).to_series()
+    # Functions stand in the order of their time, and two files can have one short name.
+    part = (pl.col("line").diff() != 1).fill_null(value=False).cum_sum().alias("part")
+    run = frame.select(pl.struct(is_quiet.alias("quiet"), part, *_of_file(frame)).rle_id()).to_series()
+    rows = frame.with_columns(is_quiet.alias("quiet"), run.alias("run")).with_row_index("row")
+    rows = rows.with_columns((pl.col("quiet") & (pl.len().over("run") >= LEAST_FOLDED)).alias("folded"))
+    text = pl.format("lines {}–{}: nothing of them in the recorded steps", pl.col("line").min(), pl.col("line").max())
+    folds = (
+        rows.filter("folded")
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("row").min(), text.alias("source"), *_of_file(frame, first=True))
+    )
+    fold_id = pl.format("lines {}", "run")
+    folds = folds.with_columns(fold_id.alias("id"), pl.lit("").alias("above"), pl.lit(value=True).alias("is_fold"))
+    rows = rows.with_columns(
+        pl.format("line {}", "row").alias("id"),
+        pl.when("folded").then(fold_id).otherwise(pl.lit("")).alias("above"),
+        pl.lit(value=False).alias("is_fold"),
+    )
+    both = pl.concat([folds, rows], how="diagonal_relaxed").sort("row", "is_fold", descending=[False, True])
+    outline = Outline(id="id", parent="above", open_levels=1, closed="is_fold")
+    return replace(table, frame=both.select("id", "above", "is_fold", *frame.columns), outline=outline)
+
+
+def _of_file(frame: pl.DataFrame, *, first: bool = False) -> list[pl.Expr]:
+    """Return the column of the file, where there is one."""
+    column = pl.col("file").first() if first else pl.col("file")
+    return [column] if "file" in frame.columns else []
