@@ -77,6 +77,7 @@ COLUMNS = (
         unit="ns",
         definition="Part of it in the backward pass: in the autograd nodes that the line's ops made, wherever backward "
         "was called. At a line that calls backward, only what belongs to the forward op of no line.",
+        is_minor=True,
         is_sum=True,
     ),
     Column(

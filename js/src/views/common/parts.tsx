@@ -99,13 +99,18 @@ interface DotProps {
   readonly phase: string;
 }
 
+/** The class of what is filled with the color of a phase: waiting is hatched, in every view. */
+export function filledClass(name: string, phase: string): string {
+  return phase === "waiting" ? `${name} tp-hatched` : name;
+}
+
 /** A square in the color of a phase, with its name on hover; nothing without a phase. */
 export function PhaseDot({ report, phase }: DotProps) {
   if (phase === "") return null;
   const color = phaseColor(phase, report.look.value.theme);
   return (
     <span
-      class="tp-dot"
+      class={filledClass("tp-dot", phase)}
       title={phaseTitle(phase)}
       aria-hidden="true"
       style={{ backgroundColor: color }}
@@ -121,6 +126,8 @@ export function percent(ratio: number): string {
 export interface LegendEntry {
   readonly title: string;
   readonly color: string;
+  /** The phase whose color it is, if it is one. */
+  readonly phase?: string;
   /** Shown as a line instead of a square. */
   readonly isLine?: boolean;
 }
@@ -128,10 +135,10 @@ export interface LegendEntry {
 export function Legend({ entries }: { readonly entries: readonly LegendEntry[] }) {
   return (
     <ul class="tp-legend" aria-label="Legend">
-      {entries.map(({ title, color, isLine }) => (
+      {entries.map(({ title, color, phase = "", isLine }) => (
         <li key={title}>
           <span
-            class={isLine ? "tp-dot tp-line-key" : "tp-dot"}
+            class={filledClass(isLine ? "tp-dot tp-line-key" : "tp-dot", phase)}
             style={{ backgroundColor: color }}
           />
           {title}

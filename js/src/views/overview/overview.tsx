@@ -118,7 +118,7 @@ function BarSection({ report, section }: SectionProps) {
             </span>
             <span class="tp-phase-track">
               <span
-                class={fact.phase === "waiting" ? "tp-phase-fill tp-hatched" : "tp-phase-fill"}
+                class="tp-phase-fill"
                 style={{ width: percent(largest > 0 ? numberOf(fact) / largest : 0) }}
               >
                 <PhaseDot report={report} phase={fact.phase} />

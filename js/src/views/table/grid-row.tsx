@@ -7,7 +7,7 @@ import { phaseColor, phaseTitle } from "../../base/palette";
 import { type Frame, numberAt, stringAt } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
-import { PhaseDot, percent } from "../common/parts";
+import { filledClass, PhaseDot, percent } from "../common/parts";
 import { barRatio, type GridColumn } from "./grid-columns";
 import { cellClass } from "./grid-header";
 import type { OutlineRow } from "./grid-outline";
@@ -22,8 +22,6 @@ const INDENT_PX = 16;
 const FOLD_MARGIN_PX = 5;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
-// The phase that is hatched in every view.
-const WAITING = "waiting";
 
 /** What a row asks of its table, by its number in the frame and its position. */
 export interface RowActs {
@@ -119,10 +117,7 @@ function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
   return (
     <>
       {outline !== null && <Fold outline={outline} onToggle={() => acts.current.toggle(row)} />}
-      <span
-        class={phase === WAITING ? "tp-hatched" : undefined}
-        title={phase === "" ? undefined : phaseTitle(phase)}
-      >
+      <span title={phase === "" ? undefined : phaseTitle(phase)}>
         <PhaseDot report={report} phase={phase} />
         {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
       </span>
@@ -258,7 +253,7 @@ function BarCell({
         {shares.map(({ phase, share }, at) => (
           <span
             key={at}
-            class={phase === WAITING ? "tp-bar tp-hatched" : "tp-bar"}
+            class={filledClass("tp-bar", phase)}
             title={parts.length > 0 && phase !== "" ? phaseTitle(phase) : undefined}
             style={{
               width: percent(barRatio(column, row) * share),

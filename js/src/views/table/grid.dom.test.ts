@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import type { SortingState } from "@tanstack/table-core";
 import { afterEach, describe, expect, it } from "vitest";
-import { encodeFrame } from "../../../test/encode";
+import { encodeFrame, packViews } from "../../../test/encode";
 import { columnHeader, tableHeader } from "../../../test/headers";
 import { find, hostOf, type Mounted, mount, openTab, press, settle } from "../../../test/report";
 import { decodeFrame } from "../../wire/decode";
@@ -246,6 +246,26 @@ describe("a bar of parts", () => {
       ["backward", "50%", "tp-bar"],
       ["waiting", "50%", "tp-bar tp-hatched"],
     ]);
+  });
+});
+
+describe("waiting", () => {
+  it("is hatched in the dot beside a name, as in bars", async () => {
+    const { views } = JSON.parse(String(hostOf().get("_header"))) as ReportHeader;
+    const columns = [columnHeader("name", "code"), columnHeader("phase", "phase")];
+    const ops = encodeFrame([
+      ["name", ["aten::item", "aten::mm"]],
+      ["phase", ["waiting", "forward"]],
+    ]);
+    const [first] = views;
+    if (first?.shape !== "table") throw new Error("the first view is no table");
+    const packed = packViews([{ ...first, columns, sort_by: null, count: 2 }], [ops]);
+    const host = hostOf({ views: packed.views });
+    host.traits.set("_data", packed.data);
+    report = mount(host);
+    await settle();
+    const dots = Array.from(report.root.querySelectorAll(".tp-rows .tp-dot"));
+    expect(dots.map(({ className }) => className)).toEqual(["tp-dot tp-hatched", "tp-dot"]);
   });
 });
 

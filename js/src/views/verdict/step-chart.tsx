@@ -7,7 +7,7 @@ import type { FooterItem } from "../../state/store";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { moveAmong } from "../common/focusable";
-import { Legend, type LegendEntry, percent } from "../common/parts";
+import { filledClass, Legend, type LegendEntry, percent } from "../common/parts";
 import { isChosen, stepsOf, toggleCounted, toggleStep } from "./steps";
 
 // More steps have no room for a number over each, and are shown as a distribution, too.
@@ -183,7 +183,7 @@ export function Stack({ bar, theme }: { readonly bar: StepBar; readonly theme: T
       {bar.parts.map(({ phase, dur_ns }) => (
         <span
           key={phase}
-          class="tp-step-part"
+          class={filledClass("tp-step-part", phase)}
           style={{ flexGrow: dur_ns, backgroundColor: phaseColor(phase, theme) }}
         />
       ))}
@@ -226,6 +226,7 @@ function legendOf(bars: readonly StepBar[], theme: Theme): readonly LegendEntry[
   const parts = phasesIn(bars).map((name) => ({
     title: phaseTitle(name),
     color: phaseColor(name, theme),
+    phase: name,
   }));
   const hasDevice = bars.some((bar) => bar.deviceRatio !== null);
   const device = { title: "device busy", color: "var(--tp-muted)", isLine: true };
