@@ -36,8 +36,8 @@ def placed_pieces(trace: Trace) -> PlacedPieces:
     pieces = recorded_pieces(trace)
     named = called(trace, pieces.cause, pieces.state)
     row = np.append(host_nest(trace).row, NO_PARENT)[named]
-    ran = places_that_ran(trace, row, pieces.start_ns)
     has_site = pieces.site >= 0
+    ran = places_that_ran(trace, np.where(has_site, NO_PARENT, row), pieces.start_ns)
     lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
     ran = ran._replace(file=np.where(has_site, pieces.site, ran.file), line=np.where(has_site, lines, ran.line))
     return PlacedPieces(pieces, named, with_forward_places(trace, row, ran), ran)
