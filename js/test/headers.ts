@@ -54,7 +54,7 @@ export function tableHeader(name: string, more: Partial<TableHeader> = {}): Tabl
 }
 
 export function treeHeader(name: string, more: Partial<TreeHeader> = {}): TreeHeader {
-  return { ...framed(name), shape: "tree", weights: [], ...more };
+  return { ...framed(name), shape: "tree", weights: [], threads: [], ...more };
 }
 
 export function seriesHeader(name: string, more: Partial<SeriesHeader> = {}): SeriesHeader {

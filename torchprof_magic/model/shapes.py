@@ -173,10 +173,14 @@ class Weight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """A merged call tree in preorder: ``parent`` (row, -1 for the root), ``name``, ``kind``, ``phase`` and weights."""
+    """A merged call tree in preorder: ``parent`` (row, -1 for the root), ``name``, ``kind``, ``phase`` and weights.
+
+    ``threads`` are the names of the threads whose host time the boxes add up; empty where there is no such time.
+    """
 
     frame: pl.DataFrame
     weights: tuple[Weight, ...]
+    threads: tuple[str, ...] = ()
 
 
 EVERY_LANE = ""

@@ -86,6 +86,7 @@ class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field=
     """A view of the shape ``Tree``."""
 
     weights: tuple[Weight, ...]
+    threads: tuple[str, ...]
 
 
 class SeriesHeader(FramedHeader, frozen=True, kw_only=True, tag="series", tag_field="shape"):
@@ -265,7 +266,7 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 note=shape.note,
             )
         case Tree():
-            return TreeHeader(**framed, weights=shape.weights)
+            return TreeHeader(**framed, weights=shape.weights, threads=shape.threads)
         case Series():
             return SeriesHeader(
                 **framed,

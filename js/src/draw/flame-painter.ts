@@ -2,6 +2,7 @@
 
 import { type Boxes, MERGED_ROW } from "../base/boxes";
 import { cssColor, type Rgb } from "../base/color";
+import { formatCount } from "../base/format";
 import type { Px } from "../base/units";
 import type { Numbers, TextColumn } from "../wire/frame";
 import { outlineMatch, underline } from "./box-marks";
@@ -27,6 +28,8 @@ export interface FlameScene {
   readonly titles: readonly string[];
   /** The calls of a row, for boxes that stand for many modules; null when they are not known. */
   readonly calls: ArrayLike<number> | null;
+  /** By how many steps the calls are divided. */
+  readonly steps: number;
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
   /** What each row has of two runs, and the width of its box in the same unit; null for the tree of one run. */
@@ -139,9 +142,12 @@ function writeName(
 ): void {
   const { context, scene } = brush;
   const kind = scene.kinds.words[scene.kinds.keys[row] ?? -1] ?? "";
-  const calls = kind === "module" ? (scene.calls?.[row] ?? 0) : 0;
+  const calls = kind === "module" ? (scene.calls?.[row] ?? 0) / scene.steps : 0;
   const title = scene.titles[key] ?? "";
-  const text = brush.texts.fit(calls > 1 ? `${title} ×${calls}` : title, width - 2 * TEXT_PAD_PX);
+  const text = brush.texts.fit(
+    calls > 1 ? `${title} ×${formatCount(calls)}` : title,
+    width - 2 * TEXT_PAD_PX,
+  );
   if (text === "") return;
   context.fillStyle = fill.text;
   const isBold = BOLD_KINDS.includes(kind);

@@ -203,6 +203,7 @@ export const treeHeader = record({
   ...framedHeader,
   shape: oneOf("tree"),
   weights: listOf(weight),
+  threads: listOf(text),
 });
 export type TreeHeader = Checked<typeof treeHeader>;
 

@@ -170,7 +170,8 @@ def site_names(trace: Trace) -> pl.Series:
     """Return what the boxes of lines and modules are called, so that modules of one list have the same name.
 
     Lines are called by their number and text, those of other files than the cell by their file too. Modules are called
-    by their attributes from the module around, with numbers left out, and their class.
+    by their attributes from the module around, with numbers left out, and their class; by their class alone where
+    the attribute is only a number.
     """
     sites = trace.sites
     cell = trace.meta.cell.filename if trace.meta.cell is not None else None
@@ -185,7 +186,8 @@ def site_names(trace: Trace) -> pl.Series:
             continue
         above = f"{paths[parent]}." if parent is not None and parent >= 0 and paths[parent] else ""
         attributes = ".".join("*" if part.isdigit() else part for part in (name or "").removeprefix(above).split("."))
-        names.append(f"{attributes}: {class_name}" if attributes else str(class_name))
+        # The number of a child in a list or a Sequential says nothing of its own.
+        names.append(f"{attributes}: {class_name}" if attributes.strip("*.") else str(class_name))
     return pl.Series("name", names, dtype=pl.String)
 
 

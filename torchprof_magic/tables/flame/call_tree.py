@@ -103,7 +103,16 @@ def flame_tree(trace: Trace, part: TimeRange) -> Tree:
     is_known |= {"bytes": trace.memory.height > 0, "flops": has_flops(trace)}
     weights = tuple(weight for weight in _WEIGHTS if is_known[weight.name])
     known = {weight.name for weight in weights}
-    return Tree(frame=_in_preorder(_summed(trace, paths, part, known), weights), weights=weights)
+    frame = _in_preorder(_summed(trace, paths, part, known), weights)
+    return Tree(frame=frame, weights=weights, threads=_threads(trace, part))
+
+
+def _threads(trace: Trace, part: TimeRange) -> tuple[str, ...]:
+    """Return the names of the threads that have boxes in the part, the one with the most host time first."""
+    boxes = host_boxes(trace)
+    own_ns = sum_by(boxes.lane, boxes.own_ns_in(part), trace.lanes.height)
+    lanes = [int(lane) for lane in np.argsort(-own_ns, kind="stable") if own_ns[lane] > 0]
+    return tuple(trace.lanes["name"].gather(lanes).fill_null("").to_list())
 
 
 @once_per_trace

@@ -70,6 +70,7 @@ export class FlameCanvas extends GraphCanvas<Weight, FlameMoves, FlameInputs> {
       names: model.names,
       titles: model.titles,
       calls: model.calls,
+      steps: model.steps,
       phases: model.phases,
       kinds: model.kinds,
       runs: model.runs === null ? null : { ...model.runs, whole: extent.total },

@@ -20,7 +20,7 @@ import { Stage, useStage } from "../graph/stage";
 import { FlameCanvas } from "./flame-canvas";
 import { actOnFlameKey } from "./flame-keys";
 import { FlameMinimap } from "./flame-minimap";
-import { describeBox, type FlameModel, flameModelOf, weightOf } from "./flame-model";
+import { describeBox, describeWhole, type FlameModel, flameModelOf, weightOf } from "./flame-model";
 import { FlameMoves } from "./flame-moves";
 import { FlameTable } from "./flame-table";
 
@@ -36,18 +36,21 @@ interface GraphProps {
   readonly title: string;
   readonly options: Signal<FlameOptions>;
   readonly folded: number;
+  /** How many steps the tree adds up; 1 where they are not known. */
+  readonly recorded: number;
 }
 
 export function FlameGraph(props: GraphProps) {
-  const { report, view, frame, tools, title } = props;
+  const { report, view, frame, tools, title, recorded } = props;
   const { store } = report;
   const state = store.flame(view);
   const query = store.search(view);
-  const steps = stepsOfTree(report, view);
-  const moves = useMemo(
-    () => new FlameMoves(flameModelOf(frame, view.weights, report.titleOf, steps), state, store),
-    [frame, steps],
-  );
+  const steps = store.isPerStep.value ? recorded : 1;
+  const moves = useMemo(() => {
+    const { weights, threads } = view;
+    const model = flameModelOf(frame, weights, report.titleOf, steps, recorded, threads);
+    return new FlameMoves(model, state, store);
+  }, [frame, steps]);
   useFreshPlace(moves, frame);
   const { model } = moves;
   const matches = useComputed(() =>
@@ -84,6 +87,7 @@ export function FlameGraph(props: GraphProps) {
       <FlameStage {...props} moves={moves} painter={painter} matches={matches} />
       <div class="tp-flame-foot">
         <FlameLegend model={model} theme={report.look.value.theme} />
+        {hasMergedModules(model) && <span>×: calls{model.steps > 1 && " per step"}</span>}
         {props.folded > 0 && <span>{plural(props.folded, "wrapper")} folded</span>}
         <Actions moves={moves} options={props.options} />
       </div>
@@ -93,11 +97,6 @@ export function FlameGraph(props: GraphProps) {
       </div>
     </div>
   );
-}
-
-/** By how many steps the numbers of a tree are divided; that of a range, which described itself, has those of the range. */
-function stepsOfTree({ source, store }: ReportContext, view: TreeHeader): number {
-  return store.isPerStep.value && source.header.views.includes(view) ? source.header.steps : 1;
 }
 
 type PainterRef = RefObject<FlameCanvas | null>;
@@ -256,7 +255,10 @@ function Crumbs({ moves, weight }: MovesProps & { readonly weight: WeightHeader 
           </span>
         ))}
       </div>
-      <span class="tp-crumb-total">{describeBox(model, focus, weight).facts[1]}</span>
+      <span class="tp-crumb-total">
+        {focus === 0 && <span class="tp-crumb-of">{describeWhole(model, weight)}</span>}
+        <span>{describeBox(model, focus, weight).facts[1]}</span>
+      </span>
     </nav>
   );
 }
@@ -292,6 +294,12 @@ function Actions({ moves, options }: MovesProps & { readonly options: Signal<Fla
         )}
     </span>
   );
+}
+
+/** Whether a box says how many calls of modules it stands for. */
+function hasMergedModules({ calls, kinds, steps }: FlameModel): boolean {
+  const module = kinds.words.indexOf("module");
+  return calls?.some((count, row) => count > steps && kinds.keys[row] === module) ?? false;
 }
 
 /** What the tones are, by kind. */

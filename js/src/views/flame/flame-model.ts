@@ -24,10 +24,15 @@ export interface FlameModel {
   readonly names: TextColumn;
   /** What each name is called in a box. */
   readonly titles: readonly string[];
+  /** Over all recorded steps. */
   readonly calls: Numbers | null;
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
   readonly weights: readonly WeightHeader[];
+  /** How many recorded steps the tree adds up. */
+  readonly recorded: number;
+  /** Whose host time it adds up. */
+  readonly threads: readonly string[];
   /** By how many steps the numbers are divided; the boxes are in proportion all the same. */
   readonly steps: number;
   /** What each box has of the runs that are compared; null for the tree of one run. */
@@ -44,6 +49,8 @@ function createFlameModel(
   weights: readonly WeightHeader[],
   titleOf: (name: string) => string,
   steps = 1,
+  recorded = 1,
+  threads: readonly string[] = [],
 ): FlameModel {
   assert(weights.length > 0, "the tree has no weight");
   const tree = buildTree(numbersOf(frame, "parent"));
@@ -60,11 +67,31 @@ function createFlameModel(
     kinds: textOf(frame, "kind"),
     weights,
     steps: isChange ? 1 : steps,
+    recorded: isChange ? 1 : recorded,
+    threads,
     runs: isChange
       ? { before: numbersOf(frame, "total_before_ns"), after: numbersOf(frame, "total_after_ns") }
       : null,
     extent: keptBy(String, (weight) => buildExtent(tree, numbersOf(frame, `total_${weight}`))),
   };
+}
+
+const MOST_THREADS = 2;
+
+/** Of which steps and threads the whole tree is: "mean of 3 steps · 23 threads"; "" where nothing is known of it. */
+export function describeWhole(
+  { steps, recorded, threads }: Pick<FlameModel, "steps" | "recorded" | "threads">,
+  { name }: WeightHeader,
+): string {
+  const which = steps > 1 ? "mean of" : "all";
+  const few = `${threads.length > 1 ? "threads" : "thread"} ${threads.join(" + ")}`;
+  return [
+    ...(recorded > 1 ? [`${which} ${plural(recorded, "step")}`] : []),
+    // Only the host's time is of threads.
+    ...(name === "cpu_ns" && threads.length > 0
+      ? [threads.length > MOST_THREADS ? plural(threads.length, "thread") : few]
+      : []),
+  ].join(" · ");
 }
 
 /** The chosen weight, or the first one. */

@@ -156,6 +156,7 @@ const TURNERS = {
 
 /** One tree, transformed; its state is kept apart from that of other shapes. */
 function OneGraph({ report, view, frame, shape, options, tools, title }: OneProps) {
+  const { header } = report.source;
   const { name, foldsLibraries, collapsesRecursion, changes } = options;
   const turn = TURNERS[shape];
   const made = turn(frame, view, name, foldsLibraries, collapsesRecursion, changes);
@@ -174,6 +175,8 @@ function OneGraph({ report, view, frame, shape, options, tools, title }: OneProp
       title={title ?? ""}
       options={report.store.flame(view).options}
       folded={made.folded}
+      // A tree of a range, which described itself, has the steps of the range.
+      recorded={header.views.includes(view) ? header.steps : 1}
     />
   );
 }

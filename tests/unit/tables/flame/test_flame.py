@@ -3,8 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support import annotation, frame, kernel, launch, make_trace, span
+from support import Event, annotation, frame, kernel, launch, make_trace, span
 
+from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.tables.flame.call_tree import flame_tree
 
 
@@ -79,3 +80,15 @@ def test_rows_are_in_preorder_with_the_widest_sibling_first() -> None:
 @pytest.mark.parametrize("events", [(), (span("only", 0, 0),)])
 def test_traces_without_time_still_make_a_tree(events: tuple[dict[str, object], ...]) -> None:
     assert flame_tree(make_trace(*events)).frame["name"][0] == "all"
+
+
+def named(tid: int, name: str) -> Event:
+    return {"ph": "M", "name": "thread_name", "pid": 7, "tid": tid, "args": {"name": name}}
+
+
+def test_a_tree_names_the_threads_whose_time_it_adds_up_the_busiest_first() -> None:
+    events = [span("f", 0, 10), span("g", 2, 30, tid=7), *map(named, (1, 7), ("trainer", "pt_autograd_0"))]
+    tree = flame_tree(make_trace(*events))
+    assert tree.threads == ("pt_autograd_0", "trainer")
+    # From 0 to 2 us only one of them has a box.
+    assert flame_tree(make_trace(*events), TimeRange(0, 2_000)).threads == ("trainer",)
