@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cutMiddle, shortenName } from "./names";
+import { cutMiddle, shortenAll, shortenForBox, shortenName } from "./names";
 
 const KERNEL =
   "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, float)";
@@ -51,4 +51,61 @@ it("keeps both ends of a built-in function's name", () => {
   expect(shortenName("<built-in method run_backward of x object>", 21)).toBe(
     "<built-in me… object>",
   );
+});
+
+describe("shortenAll", () => {
+  const forward = [56, 150, 218].map(
+    (line) => `forward transformers/qwen2/modeling_qwen2.py:${line}`,
+  );
+
+  it("never makes two names alike", () => {
+    const layers = [
+      "blocks.0.attention.self.query.weight_quantizer",
+      "blocks.0.attention.self.value.weight_quantizer",
+    ];
+    for (const names of [forward, layers]) {
+      for (const room of [12, 16, 20, 30]) {
+        const short = shortenAll(names, room);
+        expect(new Set(short).size).toBe(names.length);
+        expect(Math.max(...short.map((text) => text.length))).toBeLessThanOrEqual(room);
+      }
+    }
+  });
+
+  it("keeps the line of frames in sight", () => {
+    // The folder goes first; then there is room for twelve characters of the beginning and seven of the end.
+    expect(shortenAll(forward, 20)).toEqual([
+      "forward mode…2.py:56",
+      "forward mode….py:150",
+      "forward mode….py:218",
+    ]);
+  });
+
+  it("tells the range of a backward node from the node in it", () => {
+    const node = "ConvolutionBackward0";
+    const range = `autograd::engine::evaluate_function: ${node}`;
+    expect(shortenAll([range], 30)).toEqual([node]);
+    // 29 characters of its end.
+    expect(shortenAll([range, node], 30)).toEqual(["…unction: ConvolutionBackward0", node]);
+  });
+
+  it("shows where long names differ in their middle", () => {
+    const [head, tail] = ["a".repeat(40), "z".repeat(40)];
+    // Room for 16: four of the beginning, the ellipsis, and eleven from where they differ, the last one cut.
+    expect(shortenAll([`${head}1${tail}`, `${head}2${tail}`], 16)).toEqual([
+      "aaaa…1zzzzzzzzz…",
+      "aaaa…2zzzzzzzzz…",
+    ]);
+  });
+
+  it("leaves equal names equal", () => {
+    expect(shortenAll(["aten::mm", "aten::mm"], 8)).toEqual(["aten::mm", "aten::mm"]);
+  });
+});
+
+it("drops what all names begin with also in a box for a few characters, and cuts the end there", () => {
+  expect(shortenForBox("aten::conv2d", 8)).toBe("conv2d");
+  expect(shortenForBox("aten::convolution", 8)).toBe("convolu…");
+  const node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+  expect(shortenForBox(node, 14)).toBe("AccumulateGrad");
 });

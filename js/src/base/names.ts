@@ -1,5 +1,9 @@
 /** Shortens long names of code and keeps the parts that differ. */
 
+/** About how wide a character is in pixels: of code in a table, and in a list, of both. */
+export const CODE_CHAR_PX = 7.3;
+export const LIST_CHAR_PX = 7.7;
+
 const ELLIPSIS = "…";
 // The part of the room for the beginning of a cut name; the rest is for its end.
 const HEAD_SHARE = 0.6;
@@ -46,13 +50,17 @@ function dottedForms(name: string): readonly string[] {
 }
 
 // What torch puts before the names of all its ops, and of all its backward nodes.
-const COMMON = /^(autograd::engine::evaluate_function: |aten::)/;
+const COMMON = /^(?:autograd::engine::evaluate_function: )?(?:torch::autograd::|aten::)?(?=\w)/;
+
+// "forward qwen2/modeling_qwen2.py:56", as a box has it.
+const PLACED = /^(\S+) (?:.*[/\\])?([^/\\]+:\d+)$/;
 
 function formsOf(name: string): readonly string[] {
   const frame = PYTHON_FRAME.exec(name);
   const [, file, routine] = frame ?? [];
   if (file !== undefined && routine !== undefined) return frameForms(name, file, routine);
   if (DOTTED.test(name)) return dottedForms(name);
+  if (PLACED.test(name)) return [name, name.replace(PLACED, "$1 $2")];
   return isTemplated(name) ? shorterForms(name) : [name, name.replace(COMMON, "")];
 }
 
@@ -61,12 +69,80 @@ function isTemplated(name: string): boolean {
   return name.indexOf("<") > 0 && name.includes(">");
 }
 
-/** `name` in at most `room` characters: folders or template arguments go first, then the middle is cut. */
-export function shortenName(name: string, room: number): string {
+/**
+ * `name` in at most `room` characters: what all names begin with, folders or template arguments go first, then the
+ * middle is cut.
+ */
+export function shortenName(name: string, room: number, cut = cutMiddle): string {
   if (name.length <= room) return name;
   const forms = formsOf(name);
-  const fitting = forms.find((form) => form.length <= room);
-  return fitting ?? cutMiddle(forms.at(-1) ?? name, room);
+  const last = (forms.at(-1) ?? name).replace(/^…/, "");
+  return forms.find((form) => form.length <= room) ?? cut(last, room);
+}
+
+// Below this room, the beginning alone is more readable than both ends of a name.
+const MIDDLE_CHARS = 14;
+
+/** A name in a box, which can be narrow. */
+export function shortenForBox(name: string, room: number): string {
+  return shortenName(name, room, room < MIDDLE_CHARS ? cutEnd : cutMiddle);
+}
+
+/** The names of a list, each in at most `room` characters; where two would read alike, what differs stays in sight. */
+export function shortenAll(names: readonly string[], room: number): readonly string[] {
+  const short = names.map((name) => shortenName(name, room));
+  const alike = new Map<string, Set<string>>();
+  short.forEach((text, at) => {
+    const same = alike.get(text) ?? new Set<string>();
+    alike.set(text, same.add(names[at] ?? ""));
+  });
+  const apart = new Map<string, string>();
+  for (const same of alike.values()) {
+    if (same.size < 2) continue;
+    const group = Array.from(same);
+    toldApart(group, room).forEach((text, at) => {
+      apart.set(group[at] ?? "", text);
+    });
+  }
+  return names.map((name, at) => apart.get(name) ?? short[at] ?? name);
+}
+
+/** Names that read alike when shortened, cut elsewhere: the first way by which they differ. */
+function toldApart(group: readonly string[], room: number): readonly string[] {
+  const begin = sharedChars(group);
+  const ways = [
+    (name: string) => cutStart(name, room),
+    (name: string) => cutMiddle(name, room),
+    (name: string) => cutAround(name, begin, room),
+  ];
+  const differ = (texts: readonly string[]) => new Set(texts).size === group.length;
+  const made = ways.map((way) => group.map(way));
+  return made.find(differ) ?? made[0] ?? group;
+}
+
+/** How many characters all names begin with. */
+function sharedChars([first = "", ...rest]: readonly string[]): number {
+  let at = 0;
+  while (at < first.length && rest.every((name) => name[at] === first[at])) at += 1;
+  return at;
+}
+
+/** A little of the beginning, and the name from where it differs from others. */
+function cutAround(name: string, at: number, room: number): string {
+  const head = Math.floor(room / 4);
+  if (name.length <= room || at <= head) return cutEnd(name, room);
+  const from = Math.max(head, Math.min(at, name.length - (room - head - 1)));
+  return cutEnd(name.slice(0, head) + ELLIPSIS + name.slice(from), room);
+}
+
+function cutStart(text: string, room: number): string {
+  const chars = Array.from(text);
+  return chars.length <= room ? text : ELLIPSIS + chars.slice(chars.length - room + 1).join("");
+}
+
+function cutEnd(text: string, room: number): string {
+  const chars = Array.from(text);
+  return chars.length <= room ? text : chars.slice(0, Math.max(0, room - 1)).join("") + ELLIPSIS;
 }
 
 /** Keeps both ends of a text and cuts its middle. */
@@ -92,4 +168,10 @@ export function displayName(name: string): string {
   if (file === undefined || line === undefined || routine === undefined) return name;
   const place = file.split(/[/\\]/).slice(-PATH_PARTS).join("/");
   return `${routine} ${place}:${line}`;
+}
+
+/** "module 5" for a child of a list or a Sequential whose path is only its number, and "modules" for several of them. */
+export function moduleTitle(path: string): string {
+  if (!/^[\d*.]+$/.test(path)) return path;
+  return path.includes("*") ? "modules" : `module ${path}`;
 }

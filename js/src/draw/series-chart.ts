@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
 import { axisNumbers, columnFormat, type Unit } from "../base/format";
-import { shortenName } from "../base/names";
+import { moduleTitle, shortenName } from "../base/names";
 import type { Span } from "../base/scale";
 import type { Ns } from "../base/units";
 import { type ModuleCall, moduleBoxes } from "../layout/module-boxes";
@@ -366,7 +366,7 @@ function drawModules(chart: uPlot, scene: SeriesScene): void {
     const room = width - 2 * MODULE_PADDING_PX * ratio;
     if (room < LEAST_NAME_PX * ratio) continue;
     ctx.fillStyle = cssColor(scene.colors.text);
-    const text = shortenName(name, Math.floor(room / (CHAR_PX * ratio)));
+    const text = shortenName(moduleTitle(name), Math.floor(room / (CHAR_PX * ratio)));
     ctx.fillText(text, left + MODULE_PADDING_PX * ratio, top + (MODULE_PX / 2) * ratio, room);
   }
   ctx.restore();

@@ -1,6 +1,6 @@
 /** The part of a name that fits into a box, measured once per name and width class. */
 
-import { shortenName } from "../base/names";
+import { shortenForBox } from "../base/names";
 
 // Fewer characters than this are meaningless.
 const LEAST_CHARS = 3;
@@ -44,14 +44,4 @@ export class TextCache {
     this.#fitted.clear();
     this.#entries = 0;
   }
-}
-
-// Below this length, the beginning alone is more readable than both ends of a name.
-const MIDDLE_CHARS = 14;
-
-function shortenForBox(name: string, room: number): string {
-  if (room >= MIDDLE_CHARS) return shortenName(name, room);
-  return `${Array.from(name)
-    .slice(0, room - 1)
-    .join("")}…`;
 }

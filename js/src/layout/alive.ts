@@ -1,7 +1,7 @@
 /** Which blocks of memory are in use, alike ones together. */
 
 import { formatCount } from "../base/format";
-import { shortenName } from "../base/names";
+import { moduleTitle } from "../base/names";
 import { type Frame, keyOf, numbersOf, stringAt, type TextColumn, textOf } from "../wire/frame";
 
 /** Blocks of one kind from one place. */
@@ -28,7 +28,6 @@ const TOGETHER = new Map([
   ["optimizer_state", "states of the optimizer"],
 ]);
 export const BEFORE = "from before the recording";
-const PLACE_CHARS = 36;
 
 /** The blocks of a device that are in use at a time, the largest groups first. */
 export function aliveAt(blocks: Frame, device: string, time: number): readonly BlockGroup[] {
@@ -155,7 +154,7 @@ function wordsOf(blocks: Frame, row: number, count: number) {
   const isOld = Number.isNaN(numbersOf(blocks, "allocated_at_ns")[row] ?? Number.NaN);
   // The first of these that is known, and behind it where that was.
   const one = (name: string) => (count > 1 ? anySibling(text(name)) : text(name));
-  const module = one("module");
+  const module = moduleTitle(one("module"));
   const title =
     [one("name"), text("shape")].filter((part) => part !== "").join(" ") ||
     module ||
@@ -166,7 +165,7 @@ function wordsOf(blocks: Frame, row: number, count: number) {
   return {
     category,
     title,
-    place: place.map((part) => shortenName(part, PLACE_CHARS)).join(" · "),
+    place: place.join(" · "),
     op,
   };
 }

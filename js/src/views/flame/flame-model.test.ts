@@ -8,13 +8,13 @@ const threads = ["pt_main_thread", "pt_autograd_0"];
 it("says of which steps and threads the total of a flame graph is", () => {
   const perStep = { steps: 3, recorded: 3, threads };
   expect(describeWhole(perStep, CPU)).toBe(
-    "mean of 3 steps · threads pt_main_thread + pt_autograd_0",
+    "mean of 3 steps · host time of pt_main_thread + pt_autograd_0",
   );
   expect(describeWhole({ ...perStep, steps: 1 }, DEVICE)).toBe("all 3 steps");
 });
 
 it("counts threads that are too many to name", () => {
   const many = { steps: 1, recorded: 1, threads: ["a", "b", "c"] };
-  expect(describeWhole(many, CPU)).toBe("3 threads");
-  expect(describeWhole({ ...many, threads: ["a"] }, CPU)).toBe("thread a");
+  expect(describeWhole(many, CPU)).toBe("host time of 3 threads");
+  expect(describeWhole({ ...many, threads: ["a"] }, CPU)).toBe("host time of a");
 });

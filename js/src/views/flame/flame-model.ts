@@ -84,13 +84,12 @@ export function describeWhole(
   { name }: WeightHeader,
 ): string {
   const which = steps > 1 ? "mean of" : "all";
-  const few = `${threads.length > 1 ? "threads" : "thread"} ${threads.join(" + ")}`;
+  const whose =
+    threads.length > MOST_THREADS ? plural(threads.length, "thread") : threads.join(" + ");
   return [
     ...(recorded > 1 ? [`${which} ${plural(recorded, "step")}`] : []),
     // Only the host's time is of threads.
-    ...(name === "cpu_ns" && threads.length > 0
-      ? [threads.length > MOST_THREADS ? plural(threads.length, "thread") : few]
-      : []),
+    ...(name === "cpu_ns" && threads.length > 0 ? [`host time of ${whose}`] : []),
   ].join(" · ");
 }
 

@@ -1,7 +1,7 @@
 /** The main facts of a run, by section. */
 
 import { columnFormat, formatRatio, formatValue, plural } from "../../base/format";
-import { shortenName } from "../../base/names";
+import { LIST_CHAR_PX, shortenAll } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
 import { revealIn, select, showView } from "../../state/store";
 import type { Fact, FactsHeader, Section } from "../../wire/header";
@@ -9,13 +9,14 @@ import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
 import { PhaseDot, percent } from "../common/parts";
+import { useWidth } from "../common/use-width";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
 import { Cards } from "./cards";
 import { MemoryStrip } from "./memory-strip";
 
-// Longer labels lose folders and template arguments first; the style sheet cuts the rest.
-const LABEL_CHARS = 60;
+// A cut note of fewer characters says nothing.
+const LEAST_NOTE_CHARS = 10;
 
 interface SectionProps {
   readonly report: ReportContext;
@@ -102,6 +103,8 @@ function BarSection({ report, section }: SectionProps) {
   const largest = section.facts.reduce((most, fact) => Math.max(most, numberOf(fact)), 0);
   const unit = section.facts[0]?.unit ?? "ns";
   const { format, suffix } = columnFormat(unit, largest);
+  const { ref, width } = useWidth<HTMLSpanElement>();
+  const texts = labelTexts(section.facts, Math.floor(width / LIST_CHAR_PX));
   return (
     <section class="tp-facts tp-breakdown">
       <h3 class="tp-split">
@@ -111,9 +114,13 @@ function BarSection({ report, section }: SectionProps) {
       <ul>
         {section.facts.map((fact, index) => (
           <li key={`${index}-${fact.label}`} class="tp-bar-fact">
-            <span class="tp-bar-label" title={`${fact.label} ${fact.note}`.trim()}>
-              <FactLink report={report} fact={fact} />
-              {fact.note !== "" && <span class="tp-bar-note"> {fact.note}</span>}
+            <span
+              class="tp-bar-label"
+              title={`${fact.label} ${fact.note}`.trim()}
+              ref={index === 0 ? ref : null}
+            >
+              <FactLink report={report} fact={fact} text={texts[index]?.label ?? ""} />
+              {fact.note !== "" && <span class="tp-bar-note"> {texts[index]?.note}</span>}
               {fact.phase !== "" && <span class="tp-aloud"> {phaseTitle(fact.phase)} </span>}
             </span>
             <span class="tp-phase-track">
@@ -130,6 +137,20 @@ function BarSection({ report, section }: SectionProps) {
       </ul>
     </section>
   );
+}
+
+/** The names of a list and what is said of each, cut to the room that both have together. */
+function labelTexts(facts: readonly Fact[], room: number) {
+  const labels = shortenAll(
+    facts.map(({ label }) => label),
+    room,
+  );
+  const notes = facts.map(({ note }) => note);
+  return labels.map((label, index) => {
+    const rest = room - label.length - 1;
+    const least = Math.min(notes[index]?.length ?? 0, LEAST_NOTE_CHARS);
+    return { label, note: rest < least ? "" : shortenAll(notes, rest)[index] };
+  });
 }
 
 function FactSection({ report, section }: SectionProps) {
@@ -150,7 +171,7 @@ function FactRow({ report, fact }: { readonly report: ReportContext; readonly fa
   return (
     <div class="tp-fact">
       <dt title={fact.label}>
-        <FactLink report={report} fact={fact} />
+        <FactLink report={report} fact={fact} text={fact.label} />
       </dt>
       <dd>
         <FactValue fact={fact} />
@@ -178,12 +199,20 @@ function FactValue({ fact }: { readonly fact: Fact }) {
 }
 
 /** The label of a fact, which leads to the view that shows more of it. */
-function FactLink({ report, fact }: { readonly report: ReportContext; readonly fact: Fact }) {
+function FactLink({
+  report,
+  fact,
+  text,
+}: {
+  readonly report: ReportContext;
+  readonly fact: Fact;
+  readonly text: string;
+}) {
   const view = report.source.header.views.find(
     ({ name, empty }) => name === fact.view && empty === null,
   );
   const isCode = fact.view === "source" || fact.view === "modules" || fact.label === fact.op;
-  if (view === undefined) return <bdi class={isCode ? "tp-code" : ""}>{fact.label}</bdi>;
+  if (view === undefined) return <bdi class={isCode ? "tp-code" : ""}>{text}</bdi>;
   const open = () => {
     if (fact.op === "") {
       showView(report.store, view.tab);
@@ -194,7 +223,7 @@ function FactLink({ report, fact }: { readonly report: ReportContext; readonly f
   };
   return (
     <Button class={isCode ? "tp-link tp-code" : "tp-link"} onClick={open}>
-      <bdi>{shortenName(fact.label, LABEL_CHARS)}</bdi>
+      <bdi>{text}</bdi>
     </Button>
   );
 }

@@ -2,7 +2,7 @@
 
 import { cssColor, parseColor, textOn } from "../../base/color";
 import { columnFormat, formatBytes, formatCount, formatNs, plural } from "../../base/format";
-import { shortenName } from "../../base/names";
+import { CODE_CHAR_PX, shortenAll } from "../../base/names";
 import { categoryColor, type Theme } from "../../base/palette";
 import { type BlockGroup, categoryTitle } from "../../layout/alive";
 import { type Tile, tilesOf } from "../../layout/treemap";
@@ -18,7 +18,10 @@ const MOST_ROWS = 40;
 const MOST_TILES = 24;
 const MAP_PX = 132;
 const GAP_PX = 2;
-const TITLE_CHARS = 44;
+const DOT_PX = 16;
+// A character of a tile, and the margins of its text.
+const TILE_CHAR_PX = 6.9;
+const TILE_PAD_PX = 10;
 // Smaller tiles have no room for a text.
 const LEAST_TEXT_PX = 48;
 const LINE_PX = 18;
@@ -59,8 +62,11 @@ export function BlockList({ report, view, blocks }: BlocksProps) {
         {HEADS[blocks.listed]}
         <span>{formatBytes(blocks.total)}</span>
       </h2>
+      {blocks.state === "ready" && blocks.groups.length === 0 && (
+        <p class="tp-side-hint">Nothing.</p>
+      )}
       {blocks.state === "ready" ? (
-        <Rows report={report} blocks={blocks} />
+        blocks.groups.length > 0 && <Rows report={report} blocks={blocks} />
       ) : (
         <p class="tp-side-hint">{blocks.state === "failed" ? blocks.message : "Loading…"}</p>
       )}
@@ -72,22 +78,41 @@ export function BlockList({ report, view, blocks }: BlocksProps) {
 }
 
 function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" | "blocks">) {
-  if (groups.length === 0) return <p class="tp-side-hint">Nothing.</p>;
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
+  const shown = groups.slice(0, MOST_ROWS);
   const rest = groups.slice(MOST_ROWS);
+  const { ref, width } = useWidth<HTMLTableCellElement>();
+  const room = Math.floor((width - DOT_PX) / CODE_CHAR_PX);
+  const titles = shortenAll(
+    shown.map(({ title }) => title),
+    room,
+  );
+  const places = shortenAll(
+    shown.map(({ place }) => place),
+    room,
+  );
   return (
     <>
       <table class="tp-block-table">
         <thead>
           <tr>
-            <th scope="col">Tensor, and who made it</th>
+            <th scope="col" ref={ref}>
+              Tensor, and who made it
+            </th>
             <th scope="col">{suffix}</th>
             <th scope="col">{time === null ? "Blocks" : "Age"}</th>
           </tr>
         </thead>
         <tbody>
-          {groups.slice(0, MOST_ROWS).map((group, index) => (
-            <Row key={index} report={report} group={group} format={format} time={time} />
+          {shown.map((group, index) => (
+            <Row
+              key={index}
+              report={report}
+              group={group}
+              text={[titles[index] ?? "", places[index] ?? ""]}
+              format={format}
+              time={time}
+            />
           ))}
         </tbody>
       </table>
@@ -104,15 +129,18 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
 interface RowProps {
   readonly report: ReportContext;
   readonly group: BlockGroup;
+  /** Its title and its place, cut to the room of the list. */
+  readonly text: readonly [string, string];
   readonly format: (value: number) => string;
   readonly time: number | null;
 }
 
-function Row({ report, group, format, time }: RowProps) {
+function Row({ report, group, text, format, time }: RowProps) {
   const { theme } = report.look.value;
   const { title, place, op, category, count, bytes } = group;
+  const [shownTitle, shownPlace] = text;
   const isSelected = op !== "" && report.store.selection.value?.name === op;
-  const name = <bdi class="tp-code">{shortenName(title, TITLE_CHARS)}</bdi>;
+  const name = <bdi class="tp-code">{shownTitle}</bdi>;
   return (
     <tr data-tp-category={category} data-tp-bytes={bytes} aria-selected={isSelected}>
       <td title={[categoryTitle(category), title, place].filter((each) => each !== "").join("\n")}>
@@ -129,7 +157,7 @@ function Row({ report, group, format, time }: RowProps) {
           </Button>
         )}
         <span class="tp-block-place">
-          <bdi>{place || categoryTitle(category)}</bdi>
+          <bdi>{shownPlace || categoryTitle(category)}</bdi>
         </span>
       </td>
       <td>
@@ -183,11 +211,16 @@ function Tiles({ report, groups }: TilesProps) {
   const { ref, width } = useWidth<HTMLDivElement>();
   const { theme } = report.look.value;
   const sizes = groups.map(({ bytes }) => bytes);
+  const titles = groups.map(({ title }) => title);
   return (
     <div class="tp-block-map" ref={ref} style={{ height: `${MAP_PX}px` }} aria-hidden="true">
       {tilesOf(sizes, width, MAP_PX, GAP_PX).map((tile) => {
         const group = groups[tile.index];
-        return group && <TileBox key={tile.index} tile={tile} group={group} theme={theme} />;
+        const room = Math.floor((tile.width - TILE_PAD_PX) / TILE_CHAR_PX);
+        const text = shortenAll(titles, room)[tile.index] ?? "";
+        return (
+          group && <TileBox key={tile.index} tile={tile} group={group} text={text} theme={theme} />
+        );
       })}
     </div>
   );
@@ -196,10 +229,11 @@ function Tiles({ report, groups }: TilesProps) {
 interface TileProps {
   readonly tile: Tile;
   readonly group: BlockGroup;
+  readonly text: string;
   readonly theme: Theme;
 }
 
-function TileBox({ tile: { left, top, width, height }, group, theme }: TileProps) {
+function TileBox({ tile: { left, top, width, height }, group, text, theme }: TileProps) {
   const { category, title, place, bytes } = group;
   const color = categoryColor(category, theme);
   const ink = textOn(parseColor(color) ?? [0, 0, 0]);
@@ -212,7 +246,7 @@ function TileBox({ tile: { left, top, width, height }, group, theme }: TileProps
       title={[`${categoryTitle(category)}: ${title}`, place, formatBytes(bytes)].join("\n")}
       style={{ ...style, backgroundColor: color, color: cssColor(ink) }}
     >
-      {width >= LEAST_TEXT_PX && height >= LINE_PX && <bdi>{title}</bdi>}
+      {width >= LEAST_TEXT_PX && height >= LINE_PX && <bdi>{text}</bdi>}
       {width >= LEAST_TEXT_PX && height >= 2 * LINE_PX && <strong>{formatBytes(bytes)}</strong>}
     </div>
   );

@@ -2,7 +2,6 @@
 
 import type { ComponentChild } from "preact";
 import { useMemo } from "preact/hooks";
-import { shortenName } from "../../base/names";
 import { phaseColor, phaseTitle } from "../../base/palette";
 import { type Frame, numberAt, stringAt } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
@@ -10,13 +9,10 @@ import type { ReportContext } from "../common/context";
 import { filledClass, PhaseDot, percent } from "../common/parts";
 import { barRatio, type GridColumn } from "./grid-columns";
 import { cellClass } from "./grid-header";
+import { type CutNames, isCut } from "./grid-names";
 import type { OutlineRow } from "./grid-outline";
 import { ROW_PX } from "./virtual-rows";
 
-// Longer names are shortened first; the style sheet cuts what still does not fit.
-const NAME_CHARS = 72;
-// The end of a path says the most.
-const PATH_CHARS = 40;
 const INDENT_PX = 16;
 // By how much the button that opens a row is larger than its mark, on each side.
 const FOLD_MARGIN_PX = 5;
@@ -36,6 +32,7 @@ interface GridRowProps {
   readonly view: TableHeader;
   readonly frame: Frame;
   readonly columns: readonly GridColumn[];
+  readonly names: CutNames;
   /** How far from the left edge pinned columns stay. */
   readonly lefts: ReadonlyMap<string, number>;
   readonly row: number;
@@ -50,11 +47,11 @@ interface GridRowProps {
 
 /** A row is drawn again only when something of it changes: a scroll or a selection leaves most as they are. */
 export function GridRow(props: GridRowProps) {
-  const { id, view, frame, columns, lefts, row, hue, position, isSelected, outline } = props;
+  const { id, view, frame, columns, names, lefts, row, hue, position, isSelected, outline } = props;
   const { depth, holds, isOpen } = outline ?? {};
   return useMemo(
     () => <RowView {...props} />,
-    [id, view, frame, columns, lefts, row, hue, position, isSelected, depth, holds, isOpen],
+    [id, view, frame, columns, names, lefts, row, hue, position, isSelected, depth, holds, isOpen],
   );
 }
 
@@ -106,7 +103,7 @@ function GridCell({ place, ...props }: CellProps & { readonly place: number }) {
 }
 
 /** The name with the dot of its phase; the full name is shown on hover and to screen readers. */
-function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
+function Lead({ report, view, frame, column, names, row, outline, acts }: CellProps) {
   const phaseColumn = view.columns.find((each) => each.unit === "phase");
   const { is_verbatim: verbatim } = column.header;
   // The bars of a line of source have its hue.
@@ -122,8 +119,8 @@ function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
         {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
       </span>
       <bdi class={nameClass(isCode, verbatim)} title={whole}>
-        {isCode && !verbatim
-          ? shortenName(report.titleOf(whole), isPath(whole) ? PATH_CHARS : NAME_CHARS)
+        {isCut(column)
+          ? names.text(column, row, outline === null ? -1 : outline.depth * INDENT_PX)
           : whole}
       </bdi>
       {note !== "" && (
@@ -133,10 +130,6 @@ function Lead({ report, view, frame, column, row, outline, acts }: CellProps) {
       )}
     </>
   );
-}
-
-function isPath(name: string): boolean {
-  return /^[\w./\\ -]+[./\\][\w./\\:-]+$/.test(name);
 }
 
 function nameClass(isCode: boolean, isVerbatim: boolean): string {
@@ -194,7 +187,7 @@ function Cell(props: CellProps) {
       class={isCode ? "tp-value tp-code" : "tp-value"}
       title={column.isNumeric ? undefined : text}
     >
-      {text}
+      {isCut(column) ? props.names.text(column, row, -1) : text}
     </span>
   );
   if (column.header.is_change) return <ChangeCell {...props} value={value} number={number} />;

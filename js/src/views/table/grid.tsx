@@ -14,6 +14,7 @@ import { SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { type GridColumn, hueColumn, isSearched, neededPx } from "./grid-columns";
 import { copyText, csvOf, textOfRows } from "./grid-export";
 import { GridHeader } from "./grid-header";
+import { useCutNames } from "./grid-names";
 import { pinnedLefts } from "./grid-pins";
 import { GridRow, type RowActs } from "./grid-row";
 import { type GridState, isSelected, useGrid } from "./grid-state";
@@ -205,6 +206,8 @@ function GridBody(props: PartProps & { readonly lefts: ReadonlyMap<string, numbe
   const { report, view, frame, grid, lefts } = props;
   const hue = hueColumn(view, report.store.table(view).sorting.value[0]?.id ?? "");
   const columns = useMemo(() => grid.columns.map(gridColumnOf), [grid.columns]);
+  const { widths } = report.store.table(view);
+  const names = useCutNames(grid.scroller, columns, widths.value, report.titleOf);
   const acts = useRef<RowActs>(actsOf(props));
   acts.current = actsOf(props);
   return (
@@ -224,6 +227,7 @@ function GridBody(props: PartProps & { readonly lefts: ReadonlyMap<string, numbe
             view={view}
             frame={frame}
             columns={columns}
+            names={names}
             lefts={lefts}
             row={row.index}
             hue={hue}
