@@ -106,9 +106,9 @@ OTHER_FRAMES: tuple[tuple[str, str, tuple[FrameColumn, ...]], ...] = (
 DEFINITIONS_HEAD = f"""# What every number means
 
 The definitions below are also shown in the column headers. In Python, times are int64 ns from the first recorded
-event, and
-sizes are bytes. Sizes are shown in decimal units (1 kB = 1000 B), and ratios (between 0 and 1) as percentages. A number
-in a sentence has three significant digits, or all digits before the point, and no decimals that are all zero: 1.50 ms,
+event, and sizes are bytes. Memory is shown in binary units (1 KiB = 1024 B, so a card of 80 GB holds at most 80 GiB),
+files and bandwidths in decimal ones (1 kB = 1000 B), and ratios (between 0 and 1) as percentages. A number in a
+sentence has three significant digits, or all digits before the point, and no decimals that are all zero: 1.50 ms,
 3 ms, 40,573. The numbers of a column have one unit and one number of decimals. Halves are rounded away from zero, what
 is too small to be shown is below the last digit (<0.01 %), and what is not known is a dash (–).
 

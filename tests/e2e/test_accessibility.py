@@ -322,7 +322,7 @@ def test_a_chart_is_walked_heard_and_gives_a_range(keys: Keys) -> None:
     keys.press("Home", "ArrowRight")
     # The allocation ends 9.5 ms after the first event.
     expect(plot).to_have_attribute("data-tp-point", "1")
-    assert keys.aloud() == "at 9.50 ms, Allocated 1 MB, Unknown 1 MB"
+    assert keys.aloud() == "at 9.50 ms, Allocated 977 KiB, Unknown 977 KiB"
     expect(keys.report.locator(".tp-item-facts")).to_contain_text("at 9.50 ms")
     keys.press("Shift+ArrowRight", "Shift+ArrowRight")
     expect(keys.report.locator(".tp-range-bar")).to_contain_text("Range of 10 ms")
@@ -361,7 +361,7 @@ def test_a_canvas_has_a_table_of_what_it_shows(keys: Keys, view: str, columns: i
     known = {
         "timeline": ("aten::stack", "data", "2.50 ms", "Waiting: loading data"),
         "flame": ("aten::stack", "data", "10 ms", "25 %"),
-        "memory": ("5 MB", "1 MB", "peak 5 MB"),
+        "memory": ("4.77 MiB", "977 KiB", "peak 4.77 MiB"),
     }
     for part in known[view]:
         assert part in text, part

@@ -111,7 +111,7 @@ def test_what_each_step_leaves_behind_is_said_with_its_op_and_line(report: tp.Re
     (leak,) = report.leaks.filter(report.leaks["bytes_per_step"] > 10_000).to_dicts()
     assert leak["bytes_per_step"] == 256 * 1024 * 4
     sentence = shown.locator(".tp-growth")
-    expect(sentence).to_contain_text("Each step leaves 1.05 MB behind.")
+    expect(sentence).to_contain_text("Each step leaves 1 MiB behind.")
     expect(sentence).to_contain_text(f"aten::addmm at {Path(__file__).name}:{leak['line']} allocates it, and ")
     expect(sentence).to_contain_text(f"kept[…] keeps it at {Path(__file__).name}:{leak['kept_line']}.")
     shown.locator(".tp-blocks").get_by_text("Grown").click()
@@ -129,7 +129,7 @@ def test_what_holds_it_is_in_the_file_and_a_plain_trace_says_that_it_may_grow(
     page.goto(plain.to_html(tmp_path / "plain.html").as_uri())
     open_tab(page.locator('.tp-report[data-tp-ready="true"]'), "memory")
     sentence = page.locator(".tp-growth")
-    expect(sentence).to_contain_text("Each step may leave 1.05 MB behind.")
+    expect(sentence).to_contain_text("Each step may leave 1 MiB behind.")
     expect(sentence).not_to_contain_text("Who holds it?")
     page.close()
 

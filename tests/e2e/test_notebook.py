@@ -82,7 +82,7 @@ def test_the_cell_shows_its_value_and_prints_next_to_the_live_report(lab: Lab) -
 def test_what_piles_up_leads_to_the_variable_that_holds_it(lab: Lab) -> None:
     report = lab.page.locator('.tp-report[data-tp-ready="true"]').nth(1)
     open_tab(report, "memory")
-    expect(report.locator(".tp-growth")).to_contain_text("Each step leaves 8.19 kB behind.")
+    expect(report.locator(".tp-growth")).to_contain_text("Each step leaves 8 KiB behind.")
     report.get_by_role("button", name="Who holds it?").click()
     row = report.locator("[data-tp-rows-shown] [role=row]").nth(1)
     expect(row).to_contain_text("kept[…]")

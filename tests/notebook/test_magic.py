@@ -377,11 +377,11 @@ def test_a_cell_that_runs_out_of_device_memory_keeps_its_snapshot_and_its_own_er
     kept, history, at_step, in_snapshot = said.strip().split("|")
     assert (kept, history) == ("1", "[]")
     assert at_step == "The device ran out of memory at step 2, allocating 20.00 MiB."
-    assert "requested 21 MB while the device had 0 B free" in in_snapshot
+    assert "requested 20 MiB while the device had 0 B free" in in_snapshot
     opened = own.run(f"%torchprof load {target} -o opened").reply["status"]
     assert opened == "ok"
     said = own.run("print([p.message for p in opened.problems if p.code == 'snapshot.out_of_memory'])").text
-    assert "requested 21 MB while the device had 0 B free" in said
+    assert "requested 20 MiB while the device had 0 B free" in said
 
 
 def test_raw_files_of_a_run_are_deleted_once_the_next_run_replaced_its_report(kernel: Kernel) -> None:

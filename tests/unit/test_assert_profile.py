@@ -33,10 +33,10 @@ def test_a_run_within_its_limits_passes() -> None:
 def test_every_broken_limit_is_a_row_of_the_table() -> None:
     assert broken(step_ms=0.5, max_peak=4_999, no=["aten::item", "aten::mm"]).splitlines() == [
         "The profile breaks its limits:",
-        "What             Limit           Found",
-        "step             at most 500 µs  1 ms",
-        "memory peak cpu  at most 5 kB    5 kB",
-        "aten::item       no calls        8 calls",
+        "What             Limit             Found",
+        "step             at most 500 µs    1 ms",
+        "memory peak cpu  at most 4.88 KiB  4.88 KiB",
+        "aten::item       no calls          8 calls",
     ]
 
 

@@ -157,7 +157,17 @@ def test_every_preset_is_a_valid_set_of_options() -> None:
 
 @pytest.mark.parametrize(
     ("size", "expected"),
-    [("2GB", 2_000_000_000), ("1.5 mb", 1_500_000), ("7k", 7_000), ("12", 12), (12, 12), ("", None), (None, None)],
+    [
+        ("2GB", 2_000_000_000),
+        ("1.5 mb", 1_500_000),
+        ("7k", 7_000),
+        ("2GiB", 2_147_483_648),
+        ("1.5 kib", 1_536),
+        ("12", 12),
+        (12, 12),
+        ("", None),
+        (None, None),
+    ],
 )
 def test_a_budget_is_a_size_in_decimal_units(size: str | int | None, expected: int | None) -> None:
     assert bytes_of(size) == expected

@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.model.units import format_bytes, format_ns, format_ratio
+from torchprof_magic.model.units import format_file_size, format_ns, format_ratio
 from torchprof_magic.system.process.memory import FREE_PART, Growth, free_bytes
 
 if TYPE_CHECKING:
@@ -124,11 +124,11 @@ class Budget:
             lasted = format_ns(self._ended_ns + now_ns - self._begin_ns)
             self._note_stop(step, f"recording took {lasted}", format_ns(self._limit_ns))
         else:
-            self._note_stop(step, self._growth_text(), format_bytes(self._limit_bytes or 0))
+            self._note_stop(step, self._growth_text(), format_file_size(self._limit_bytes or 0))
 
     def note_files(self, step: int) -> None:
         """Note that recording stops after this step, because of the size of the files so far."""
-        size, limit = format_bytes(self.file_bytes), format_bytes(self._file_limit_bytes or 0)
+        size, limit = format_file_size(self.file_bytes), format_file_size(self._file_limit_bytes or 0)
         self._problems.note("capture.budget_files", step=step, size=size, limit=limit)
 
     def _grown_bytes(self) -> int:
@@ -138,7 +138,7 @@ class Budget:
         return int(self._grown_bytes() * self._factor)
 
     def _growth_text(self) -> str:
-        grown, peak = format_bytes(self._grown_bytes()), format_bytes(self._peak_bytes())
+        grown, peak = format_file_size(self._grown_bytes()), format_file_size(self._peak_bytes())
         return f"memory use grew by {grown}, and ending the recording takes about {peak}"
 
     def _note_stop(self, step: int, reason: str, limit: str) -> None:
@@ -151,7 +151,7 @@ class Budget:
             cycle=cycle,
             step=step,
             reason=self._growth_text(),
-            limit=format_bytes(self._limit_bytes or 0),
+            limit=format_file_size(self._limit_bytes or 0),
             left_out=" and ".join(self._left_out),
         )
 
@@ -166,5 +166,5 @@ class Budget:
             step=step,
             share=format_ratio(peak_bytes / limit_bytes),
             reason=self._growth_text(),
-            limit=format_bytes(limit_bytes),
+            limit=format_file_size(limit_bytes),
         )

@@ -17,7 +17,7 @@ from torchprof_magic.ipython.flags import FlagDefaults, checked_variable
 from torchprof_magic.ipython.named_reports import LAST, named_report
 from torchprof_magic.ipython.progress import ReadingBar
 from torchprof_magic.jobs.load import load_ranks
-from torchprof_magic.model.units import counted, format_bytes, format_ns, print_text, printable, printable_lines
+from torchprof_magic.model.units import counted, format_file_size, format_ns, print_text, printable, printable_lines
 from torchprof_magic.render.display import show
 from torchprof_magic.report.opening import open_report
 from torchprof_magic.run.archive import retry_uploads, upload_statuses
@@ -200,7 +200,7 @@ class Commands:
         for trace in kept:
             at = f"{trace.timestamp:%Y-%m-%d %H:%M:%S}"
             where = f"cycle {trace.cycle}, step {trace.step}, rank {trace.rank}"
-            _say(f"{at}  {trace.state:<9}  {format_bytes(trace.size_bytes):>8}  {where:<28}  {trace.path.name}")
+            _say(f"{at}  {trace.state:<9}  {format_file_size(trace.size_bytes):>8}  {where:<28}  {trace.path.name}")
 
     def uploads(self, words: list[str]) -> None:
         """List the uploads."""

@@ -7,8 +7,12 @@ In a sentence or alone, a number has
 - three significant digits and at most two decimals, and all digits before the point: ``1.50 s``, ``38.3 ms``,
   ``222 ms``, ``0.33``, ``40,573``;
 - no decimals if they would all be zero: ``3 ms``, ``30 %``, ``12``;
-- the largest unit in which it is at least 1 as rounded, so 999.96 µs is ``1 ms``, never ``1,000 µs``. Units are
-  decimal: 1 kB is 1000 B. A ratio (0-1) is written in percent.
+- the largest unit in which it is at least 1 as rounded, so 999.96 µs is ``1 ms``, never ``1,000 µs``. A ratio (0-1) is
+  written in percent.
+
+Memory is binary, as it is sold and as torch and ``nvidia-smi`` count it: 1 KiB is 1024 B, so a card of 80 GB never
+holds more than ``80 GiB``. Files, disks and the limits that users write as ``2GB`` are decimal, and so is what passes
+in a second, as data sheets have it.
 
 In a column, all numbers have one unit and one number of decimals, by the largest: ``308.3`` and ``52.1``.
 
@@ -32,7 +36,7 @@ import re
 import sys
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,20 +45,28 @@ if TYPE_CHECKING:
 
 
 class Rung(NamedTuple):
-    """One unit of a ladder of units: ``suffix`` stands for ten to this ``power``."""
+    """One unit of a ladder of units: ``suffix`` stands for ``base`` to this ``power``."""
 
     suffix: str
     power: int
+    base: Literal[2, 10] = 10
+
+    @property
+    def size(self) -> float:
+        """What one of this unit is in the unit of the numbers."""
+        return float(self.base) ** self.power
 
 
 _NS = (Rung("s", 9), Rung("ms", 6), Rung("µs", 3), Rung("ns", 0))
-_BYTES = (Rung("TB", 12), Rung("GB", 9), Rung("MB", 6), Rung("kB", 3), Rung("B", 0))
+_BYTES = (Rung("TiB", 40, 2), Rung("GiB", 30, 2), Rung("MiB", 20, 2), Rung("KiB", 10, 2), Rung("B", 0))
+_DECIMAL_BYTES = (Rung("TB", 12), Rung("GB", 9), Rung("MB", 6), Rung("kB", 3), Rung("B", 0))
 _FLOP = (
     Rung("PFLOP", 15), Rung("TFLOP", 12), Rung("GFLOP", 9), Rung("MFLOP", 6), Rung("kFLOP", 3), Rung("FLOP", 0),
 )  # fmt: skip
 _RATIO = (Rung("%", -2),)
 _COUNT = (Rung("", 0),)
 _LADDERS = {"ns": _NS, "bytes": _BYTES, "flop": _FLOP, "ratio": _RATIO}
+MIB = 2**20
 _DIGITS = 3
 # The largest number of a column shows this many digits, or more where it has more before the point.
 _COLUMN_DIGITS = 4
@@ -73,12 +85,17 @@ def format_ns(value_ns: float) -> str:
 
 
 def format_bytes(value_bytes: float) -> str:
-    """Return a size, such as ``2.09 GB``."""
+    """Return a size of memory, such as ``1.95 GiB``."""
     return _alone(value_bytes, _BYTES)
 
 
+def format_file_size(value_bytes: float) -> str:
+    """Return the size of a file or of free space, a limit or a bandwidth, such as ``2.09 GB``."""
+    return _alone(value_bytes, _DECIMAL_BYTES)
+
+
 def saving_words(saving_ns: int | None, saving_bytes: int | None, per: str = "") -> str:
-    """Return what a change saves, such as ``−5.83 ms`` or ``−82 kB per step``; empty if no number is known."""
+    """Return what a change saves, such as ``−5.83 ms`` or ``−80 KiB per step``; empty if no number is known."""
     if saving_ns is not None:
         return f"−{format_ns(saving_ns)}"
     return f"−{format_bytes(saving_bytes)}{per}" if saving_bytes is not None else ""
@@ -145,14 +162,18 @@ def column_format(unit: Unit, largest: float, beside: float = 0.0) -> ColumnForm
 def column_unit(unit: Unit, largest: float, beside: float = 0.0) -> Rung:
     """Return the unit of a column or an axis with this largest magnitude."""
     ladder = _LADDERS[unit]
-    size = _rounded(largest, _COLUMN_DIGITS)
-    shared = _rung(ladder, max(size, _rounded(beside, _COLUMN_DIGITS)))
-    return shared if _moved(size, -shared.power) >= _LEAST_SHARED else _rung(ladder, size)
+    shared = _rung(ladder, max(abs(largest), abs(beside)), _COLUMN_DIGITS)
+    is_readable = _rounded(largest, shared, _COLUMN_DIGITS) >= _LEAST_SHARED
+    return shared if is_readable else _rung(ladder, largest, _COLUMN_DIGITS)
 
 
 def _column_decimals(largest: float, rung: Rung) -> int:
-    before = len(str(int(_moved(_rounded(largest, _COLUMN_DIGITS), -rung.power))))
-    return 0 if rung.power == 0 else max(0, _COLUMN_DIGITS - before)
+    return 0 if rung.power == 0 else _decimals(largest, rung, _COLUMN_DIGITS)
+
+
+def _decimals(value: float, rung: Rung, digits: int) -> int:
+    """Return the decimals with which a number shows so many digits in a unit."""
+    return max(0, digits - len(str(int(_rounded(value, rung, digits)))))
 
 
 def _in_column(value: float, rung: Rung, decimals: int) -> str:
@@ -162,10 +183,8 @@ def _in_column(value: float, rung: Rung, decimals: int) -> str:
 def _alone(value: float, ladder: tuple[Rung, ...]) -> str:
     if not math.isfinite(value):
         return _MISSING
-    size = _rounded(value, _DIGITS)
-    rung = _rung(ladder, size)
-    before = len(str(int(_moved(size, -rung.power))))
-    text = _written(value, rung, max(0, _DIGITS - before))
+    rung = _rung(ladder, value, _DIGITS)
+    text = _written(value, rung, _decimals(value, rung, _DIGITS))
     whole, _, decimals = text.partition(".")
     return f"{text if decimals.strip('0') else whole} {rung.suffix}".rstrip()
 
@@ -175,28 +194,34 @@ def _written(value: float, rung: Rung, decimals: int) -> str:
     if not math.isfinite(value):
         return _MISSING
     least = Decimal(1).scaleb(-decimals, _EXACT)
-    size = _moved(_decimal(value), -rung.power).quantize(least, ROUND_HALF_UP, _EXACT)
+    size = _in_unit(value, rung).quantize(least, ROUND_HALF_UP, _EXACT)
     if value != 0 and size == 0:
         return f"<{least}" if value > 0 else f">{_MINUS}{least}"
     return f"{_MINUS if value < 0 else ''}{size:,}"
 
 
-def _rung(ladder: tuple[Rung, ...], size: Decimal) -> Rung:
-    return next((rung for rung in ladder if _moved(size, -rung.power) >= 1), ladder[-1])
+def _rung(ladder: tuple[Rung, ...], value: float, digits: int) -> Rung:
+    return next((rung for rung in ladder if _rounded(value, rung, digits) >= 1), ladder[-1])
+
+
+def _in_unit(value: float, rung: Rung) -> Decimal:
+    """Return the magnitude of a number in a unit, by its shortest decimal digits.
+
+    Dividing a binary number by a power of two changes none of its digits but the exponent.
+    """
+    if rung.base == 2:  # noqa: PLR2004 - the base itself
+        return _decimal(value / rung.size)
+    return _decimal(value).scaleb(-rung.power, _EXACT)
+
+
+def _rounded(value: float, rung: Rung, digits: int) -> Decimal:
+    """Return the magnitude of a number in a unit with this many significant digits, 0 if it is not finite."""
+    return _ROUNDING[digits].plus(_in_unit(value, rung)) if math.isfinite(value) else Decimal(0)
 
 
 def _decimal(value: float) -> Decimal:
-    """Return the magnitude of a number by its shortest decimal digits."""
     # NumPy's floats have another repr.
     return Decimal(repr(abs(float(value))))
-
-
-def _rounded(value: float, digits: int) -> Decimal:
-    return _ROUNDING[digits].plus(_decimal(value)) if math.isfinite(value) else Decimal(0)
-
-
-def _moved(size: Decimal, places: int) -> Decimal:
-    return size.scaleb(places, _EXACT)
 
 
 def short_file(file: str) -> str:

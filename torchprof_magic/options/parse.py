@@ -13,8 +13,9 @@ from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import KINETO_KEYS
 from torchprof_magic.options.checked import ACTIVITIES
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([kmgt]?b?)", re.ASCII | re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *((?:[kmgt]i?)?b?)", re.ASCII | re.IGNORECASE)
 _UNITS = {f"{prefix}{b}": 1000**power for power, prefix in enumerate(("", "k", "m", "g", "t")) for b in ("", "b")}
+_UNITS |= {f"{prefix}i{b}": 1024**power for power, prefix in enumerate("kmgt", 1) for b in ("", "b")}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(s|min|h)", re.ASCII)
 # What torch's ProfilerActivityConfig has.
 CONFIGURED = ("activity_types", "profiler_configs")
@@ -22,7 +23,7 @@ _UNITS_S = {"s": 1, "min": 60, "h": 3600}
 
 
 def bytes_of(size: str | int | None) -> int | None:
-    """Return a size in bytes from ``"2GB"``, ``"500 MB"`` (decimal) or a number; raises ``OptionsError``."""
+    """Return a size in bytes from ``"2GB"``, ``"500 MB"``, ``"2GiB"`` or a number; raises ``OptionsError``."""
     if size is None or size == "":
         return None
     found = _SIZE.fullmatch(str(size).strip())

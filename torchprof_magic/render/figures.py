@@ -13,6 +13,7 @@ import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
+from torchprof_magic.model.units import MIB
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
 from torchprof_magic.render.thinning import band_values, rows_to_draw
 from torchprof_magic.system.process.python_warnings import warnings_to
@@ -128,12 +129,12 @@ def draw_memory(shape: Shape) -> Figure:
         time_ms = rows["time_ns"].to_numpy() / 1e6
         _stack_bands(axes, time_ms, rows, shape.stacked)
         for band in shape.bands:
-            size = band_values(rows, band.name) / 1e6
+            size = band_values(rows, band.name) / MIB
             axes.plot(
                 time_ms, size, drawstyle="steps-post", color=band_colour(band.name), label=band.title, linewidth=1
             )
         _dress(axes)
-        axes.set_ylabel(f"{plain_label(lane, LANE_CHARS)}, MB")
+        axes.set_ylabel(f"{plain_label(lane, LANE_CHARS)}, MiB")
         for mark in (mark for mark in memory_peaks(shape) if mark.lane == lane):
             axes.axvline(mark.time_ns / 1e6, color=GREY, linestyle=":", linewidth=1)
             axes.set_title(plain_label(mark.label), fontsize=9, loc="right", color=GREY)
@@ -155,7 +156,7 @@ def _stack_bands(axes: Axes, time_ms: FloatArray, rows: pl.DataFrame, bands: Seq
     """Fill the bands on top of one another, the first at the bottom."""
     bottom = np.zeros(len(time_ms))
     for band in bands:
-        top = bottom + band_values(rows, band.name) / 1e6
+        top = bottom + band_values(rows, band.name) / MIB
         if (top != bottom).any():
             colour = category_colour(band.name.removesuffix("_bytes"))
             axes.fill_between(time_ms, bottom, top, step="post", color=colour, label=band.title, linewidth=0)

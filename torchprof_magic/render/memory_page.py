@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchprof_magic.model.memory_categories import TORCH_ORDER
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import MIB, format_bytes
 from torchprof_magic.render.figures import DRAWN_COLUMNS, GREY, new_canvas, plain_label, to_png
 from torchprof_magic.render.palette import category_colour
 from torchprof_magic.render.thinning import rows_to_draw
@@ -74,7 +74,7 @@ def _picture(times_us: Sequence[int], sizes: Sequence[Sequence[int]]) -> Figure:
     figure, axes = new_canvas(HEIGHT_IN)
     if not times_us:
         return figure
-    levels = np.array(sizes, np.float64)[:, 1:] / 1e6
+    levels = np.array(sizes, np.float64)[:, 1:] / MIB
     rows = rows_to_draw(np.array(times_us, np.int64), [levels.sum(axis=1)], DRAWN_COLUMNS)
     time_ms, levels = (np.array(times_us)[rows] - min(times_us)) / 1e3, levels[rows]
     bottom = np.zeros(len(time_ms))
@@ -84,6 +84,6 @@ def _picture(times_us: Sequence[int], sizes: Sequence[Sequence[int]]) -> Figure:
             axes.fill_between(time_ms, bottom, bottom + level, step="post", color=colour, label=label, linewidth=0)
         bottom += level
     axes.set_xlabel("ms")
-    axes.set_ylabel(plain_label("MB"))
+    axes.set_ylabel(plain_label("MiB"))
     axes.legend(frameon=False, fontsize=8, loc="upper left", labelcolor=GREY)
     return figure

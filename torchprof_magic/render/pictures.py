@@ -133,7 +133,7 @@ class _MemoryPlot:
         tops = [values for _, values in self._lines] + [sum((v for _, v in self._stacked), np.zeros(len(rows)))]
         self._largest = float(np.nanmax(np.concatenate(tops), initial=0.0))
         unit = column_unit("bytes", self._largest)
-        self._suffix, self._size = unit.suffix, 10.0**unit.power
+        self._suffix, self._size = unit.suffix, unit.size
         self._ticks = ticks(0.0, self._largest / self._size * HEADROOM_RATIO, 4)
         self._left = max((width_px(text) for _, text in self._ticks), default=0.0) + 2 * MARGIN_PX + GAP_PX
         samples = [(band.title, _colour_of(band), SWATCH_PX[1]) for band, _ in self._stacked]

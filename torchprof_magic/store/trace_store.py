@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from torchprof_magic.model.errors import OptionsError, StoreError
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import format_file_size
 from torchprof_magic.store.copying import copy_verified
 from torchprof_magic.store.index import Entry, is_as_written, may_delete, read_index, write_index
 from torchprof_magic.store.journal import unsent
@@ -117,7 +117,7 @@ class TraceStore:
             raise type(exc)(f"{failed}: {exc}") from exc.__cause__
         except OSError as exc:
             free = free_bytes(self.folder)
-            room = "" if free is None else f" ({format_bytes(free)} free)"
+            room = "" if free is None else f" ({format_file_size(free)} free)"
             raise StoreError(f"{failed}: {exc.strerror or exc}{room}; free space or choose another folder") from exc
 
     def used_names(self) -> frozenset[str]:

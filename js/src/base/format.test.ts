@@ -10,6 +10,7 @@ import {
   formatRatio,
   formatValue,
   plural,
+  tailOf,
   type Unit,
   unbroken,
 } from "./format";
@@ -51,8 +52,13 @@ describe("the numbers of the golden file", () => {
   });
 
   it("have a function for each common unit", () => {
-    const texts = [formatNs(1.005e6), formatBytes(2.09e9), formatRatio(0.213), formatCount(40_573)];
-    expect(texts).toEqual(["1.01 ms", "2.09 GB", "21.3 %", "40,573"]);
+    const texts = [
+      formatNs(1.005e6),
+      formatBytes(2_088_508_416),
+      formatRatio(0.213),
+      formatCount(40_573),
+    ];
+    expect(texts).toEqual(["1.01 ms", "1.95 GiB", "21.3 %", "40,573"]);
   });
 });
 
@@ -81,7 +87,7 @@ describe("unbroken", () => {
 
 describe("axisNumbers", () => {
   it("leaves out the zeros that all numbers end with", () => {
-    const { format } = columnFormat("bytes", 4e6);
+    const { format } = columnFormat("ns", 4e6);
     expect(axisNumbers([0, 5e5, 1e6, 4e6], format)).toEqual(["0", "0.5", "1.0", "4.0"]);
     expect(axisNumbers([0, 1e6, 4e6], format)).toEqual(["0", "1", "4"]);
   });
@@ -90,4 +96,15 @@ describe("axisNumbers", () => {
     const { format } = columnFormat("ns", 1.5e12);
     expect(axisNumbers([0, 5e11, 1.5e12], format)).toEqual(["0", "500", "1,500"]);
   });
+});
+
+it.each([
+  ["0", 2, ".00"],
+  ["–", 1, ".0"],
+  ["12.5", 2, "0"],
+  ["<0.01", 2, ""],
+  ["40,573", 0, ""],
+  ["", 2, ""],
+])("adds to %s in a column with %d decimals '%s', which is not seen", (text, decimals, tail) => {
+  expect(tailOf(text, decimals)).toBe(tail);
 });

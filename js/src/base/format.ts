@@ -15,10 +15,11 @@ export type Unit =
   | "step"
   | "bool";
 
-/** One unit of a ladder: `suffix` stands for ten to this `power`. */
+/** One unit of a ladder: `suffix` stands for ten, or in a binary ladder two, to this `power`. */
 interface Rung {
   readonly suffix: string;
   readonly power: number;
+  readonly isBinary?: boolean;
 }
 
 /** A ladder from the names of its units, each a thousand times the next. */
@@ -30,9 +31,15 @@ function ladderOf(least: number, ...suffixes: readonly string[]): readonly Rung[
 }
 
 const COUNT = ladderOf(0, "");
+const FILE_SIZES = ladderOf(0, "TB", "GB", "MB", "kB", "B");
+const MEMORY = ["TiB", "GiB", "MiB", "KiB", "B"].map((suffix, at) => ({
+  suffix,
+  power: 10 * (4 - at),
+  isBinary: true,
+}));
 const LADDERS: Partial<Record<Unit, readonly Rung[]>> = {
   ns: ladderOf(0, "s", "ms", "µs", "ns"),
-  bytes: ladderOf(0, "TB", "GB", "MB", "kB", "B"),
+  bytes: MEMORY,
   flop: ladderOf(0, "PFLOP", "TFLOP", "GFLOP", "MFLOP", "kFLOP", "FLOP"),
   ratio: ladderOf(-2, "%"),
 };
@@ -79,20 +86,26 @@ function rounded(value: number, digits: number): number {
   return Number(`${grouped(Number(text), digits - 1)}e${power}`);
 }
 
-function rungFor(ladder: readonly Rung[], size: number): Rung {
-  const rung = ladder.find(({ power }) => moved(size, -power) >= 1) ?? ladder.at(-1);
-  return rung ?? { suffix: "", power: 0 };
+/** The magnitude of a number in a unit; of a binary one that changes no digit but the exponent. */
+function inUnit(value: number, { power, isBinary }: Rung): number {
+  return isBinary ? Math.abs(value) / 2 ** power : moved(Math.abs(value), -power);
+}
+
+const ONE: Rung = { suffix: "", power: 0 };
+
+function rungFor(ladder: readonly Rung[], value: number, digits: number): Rung {
+  return ladder.find((rung) => rounded(inUnit(value, rung), digits) >= 1) ?? ladder.at(-1) ?? ONE;
 }
 
 /** The decimals with which a number shows so many digits in a unit. */
-function decimalsFor(size: number, { power }: Rung, digits: number): number {
-  return Math.max(0, digits - String(Math.trunc(moved(size, -power))).length);
+function decimalsFor(value: number, rung: Rung, digits: number): number {
+  return Math.max(0, digits - String(Math.trunc(rounded(inUnit(value, rung), digits))).length);
 }
 
 /** A number in a unit with a fixed number of decimals, without the unit. */
-function written(value: number, { power }: Rung, decimals: number): string {
+function written(value: number, rung: Rung, decimals: number): string {
   if (!Number.isFinite(value)) return MISSING;
-  const text = grouped(moved(Math.abs(value), -power), decimals);
+  const text = grouped(inUnit(value, rung), decimals);
   // A number that is not zero must not look like zero.
   if (value !== 0 && Number(text) === 0) {
     return `${value > 0 ? "<" : `>${MINUS}`}${(10 ** -decimals).toFixed(decimals)}`;
@@ -102,9 +115,8 @@ function written(value: number, { power }: Rung, decimals: number): string {
 
 function alone(value: number, ladder: readonly Rung[]): string {
   if (!Number.isFinite(value)) return MISSING;
-  const size = rounded(value, DIGITS);
-  const rung = rungFor(ladder, size);
-  const text = written(value, rung, decimalsFor(size, rung, DIGITS));
+  const rung = rungFor(ladder, value, DIGITS);
+  const text = written(value, rung, decimalsFor(value, rung, DIGITS));
   return `${text.replace(/\.0+$/, "")} ${rung.suffix}`.trimEnd();
 }
 
@@ -113,7 +125,7 @@ export function formatNs(value: number): string {
   return formatValue(value, "ns");
 }
 
-/** "2.09 GB", "312 MB": decimal units. */
+/** "1.95 GiB", "298 MiB": sizes of memory. */
 export function formatBytes(value: number): string {
   return formatValue(value, "bytes");
 }
@@ -137,14 +149,14 @@ const plain = new Intl.NumberFormat("en-US", { maximumSignificantDigits: COLUMN_
 /** "312.5 W", "1,410 MHz", "2.10 GB/s", "7.05 M": a value in the unit that a file gives it, at most four digits. */
 export function formatMeasure(value: number, unit: string): string {
   const size = SIZE.exec(unit);
-  if (size !== null) return formatBytes(value) + (size[1] ?? "");
+  if (size !== null) return alone(value, FILE_SIZES) + (size[1] ?? "");
   const large = Math.abs(value);
   let text = large < LEAST_SI ? plain.format(value) : alone(value, SI_LADDER);
   if (large >= LARGEST_SI) text = value.toExponential(2);
   return `${text.replace(/^-/, MINUS)} ${unit === "C" ? "°C" : unit}`.trim();
 }
 
-const BEFORE_UNIT = /(\d) (?=(?:%|[nµum]?s|[kMGT]?B|[kMGTP]?FLOP)(?![\w]))/g;
+const BEFORE_UNIT = /(\d) (?=(?:%|[nµum]?s|[kMGT]?B|[KMGT]iB|[kMGTP]?FLOP)(?![\w]))/g;
 
 /** A sentence in which numbers stay with their units when a line breaks. */
 export function unbroken(sentence: string): string {
@@ -166,10 +178,11 @@ export function columnFormat(unit: Unit, largest: number, beside = largest): Col
   if (unit === "bool") return { suffix: "", format: (value) => (value === 0 ? "" : "yes") };
   const ladder = LADDERS[unit];
   if (ladder === undefined) return { suffix: "", format: (value) => formatValue(value, unit) };
-  const size = rounded(largest, COLUMN_DIGITS);
-  const shared = rungFor(ladder, Math.max(size, rounded(beside, COLUMN_DIGITS)));
-  const rung = moved(size, -shared.power) >= LEAST_SHARED ? shared : rungFor(ladder, size);
-  const wanted = rung.power === 0 ? 0 : decimalsFor(size, rung, COLUMN_DIGITS);
+  const most = Math.max(Math.abs(largest), Math.abs(beside));
+  const shared = rungFor(ladder, most, COLUMN_DIGITS);
+  const isReadable = rounded(inUnit(largest, shared), COLUMN_DIGITS) >= LEAST_SHARED;
+  const rung = isReadable ? shared : rungFor(ladder, largest, COLUMN_DIGITS);
+  const wanted = rung.power === 0 ? 0 : decimalsFor(largest, rung, COLUMN_DIGITS);
   const decimals = unit === "ratio" ? 1 : wanted;
   return {
     suffix: rung.suffix,
@@ -207,4 +220,15 @@ export function isText(unit: Unit): boolean {
 export function plural(count: number, noun: string): string {
   const ending = /(?:s|x|ch|sh)$/.test(noun) ? "es" : "s";
   return `${formatCount(count)} ${count === 1 ? noun : noun + ending}`;
+}
+
+/** What a number of a column lacks behind its last digit so that the points stand below each other: ".00" for "0". */
+export function tailOf(text: string, decimals: number): string {
+  const own = decimalsIn(text);
+  if (text === "" || own >= decimals) return "";
+  return (own === 0 ? "." : "") + "0".repeat(decimals - own);
+}
+
+export function decimalsIn(text: string): number {
+  return text.split(".")[1]?.length ?? 0;
 }

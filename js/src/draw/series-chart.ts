@@ -192,6 +192,11 @@ function timeAxis(scene: SeriesScene): uPlot.Axis {
   };
 }
 
+// Distances of ticks that are round in KiB, MiB and so on.
+const ROUND_SIZES = [0, 10, 20, 30, 40].flatMap((power) =>
+  [1, 2, 5, 10, 20, 50, 100, 200, 256, 512].map((size) => size * 2 ** power),
+);
+
 /** All bands share one axis, in the unit of the first. */
 function valueAxis(scene: SeriesScene): uPlot.Axis {
   const unit = scene.bands[0]?.unit ?? "count";
@@ -199,6 +204,7 @@ function valueAxis(scene: SeriesScene): uPlot.Axis {
     ...axisBase(scene),
     size: AXIS_PX * scene.scale,
     space: 44 * scene.scale,
+    ...(unit === "bytes" ? { incrs: ROUND_SIZES } : {}),
     // The unit stands once, at the top.
     values: (_chart, ticks) => {
       const { format, suffix } = columnFormat(unit, ticks.at(-1) ?? 0);

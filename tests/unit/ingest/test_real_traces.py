@@ -31,7 +31,7 @@ def test_the_phases_of_a_step_add_up_to_it(a100: Report) -> None:
 def test_memory_peaks(traces: Path, facts: dict[str, Any]) -> None:
     name = "03_h100_qwen_stacks_memory.json.gz"
     marks = {mark.lane: mark.label for mark in load(traces / name)._analysis["memory"].marks if mark.kind == "peak"}  # type: ignore[union-attr]
-    assert marks == {"cuda:0": "peak 2.09 GB", "cpu": "peak 16 B"}
+    assert marks == {"cuda:0": "peak 1.95 GiB", "cpu": "peak 16 B"}
     assert facts[name]["memory"]
 
 

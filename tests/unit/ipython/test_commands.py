@@ -213,7 +213,7 @@ def test_a_memory_snapshot_is_opened_like_any_other_file(say: Say, tmp_path: Pat
     entries = [{"action": "alloc", "size": 5_000_000, "addr": 1, "time_us": 1}]
     path = tmp_path / "snapshot.pickle"
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": [entries]}, 4))
-    assert "Memory on cuda:0: peak 5 MB at 0 ns" in say(f"%torchprof load {path}")
+    assert "Memory on cuda:0: peak 4.77 MiB at 0 ns" in say(f"%torchprof load {path}")
 
 
 def test_a_file_is_opened_and_kept_under_a_name(shell: InteractiveShell, say: Say, tmp_path: Path) -> None:

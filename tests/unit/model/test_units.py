@@ -48,7 +48,7 @@ def test_the_grid_of_numbers_is_written_as_the_golden_file_says() -> None:
 def test_each_kind_of_number_has_its_own_name() -> None:
     assert [format_ns(1.005e6), format_bytes(2_088_508_416), format_flop(1_099_511_627_776)] == [
         "1.01 ms",
-        "2.09 GB",
+        "1.95 GiB",
         "1.10 TFLOP",
     ]
     assert [format_ratio(0.234), format_count(40_573)] == ["23.4 %", "40,573"]

@@ -13,6 +13,7 @@ from matplotlib.text import Text
 from support import allocation, annotation, frame, make_trace, span
 
 from torchprof_magic.model.shapes import Column, Series, Tree, Weight
+from torchprof_magic.model.units import MIB
 from torchprof_magic.render.figures import LABEL_CHARS, draw_memory, flame_boxes, plain_label, to_png
 from torchprof_magic.render.palette import category_colour
 from torchprof_magic.report.trace_report import Report
@@ -110,8 +111,8 @@ def test_a_label_is_short_plain_text(text: str, label: str) -> None:
 
 
 def test_the_memory_is_drawn_by_category_one_on_top_of_the_other() -> None:
-    values = {"lane": ["cpu"] * 2, "time_ns": [0, 1_000_000], "allocated_bytes": [5_000_000, 9_000_000]}
-    bands = {"parameter_bytes": [5_000_000, 5_000_000], "unknown_bytes": [0, 4_000_000], "input_bytes": [0, 0]}
+    values = {"lane": ["cpu"] * 2, "time_ns": [0, 1_000_000], "allocated_bytes": [5 * MIB, 9 * MIB]}
+    bands = {"parameter_bytes": [5 * MIB, 5 * MIB], "unknown_bytes": [0, 4 * MIB], "input_bytes": [0, 0]}
     columns = {name: Column(name=name, title=name, unit="bytes", definition="") for name in (*values, *bands)}
     series = Series(
         frame=pl.DataFrame(values | bands),
@@ -144,15 +145,15 @@ def test_a_flame_graph_has_the_boxes_that_are_wide_enough_each_under_its_caller(
 
 def test_a_curve_of_many_changes_is_drawn_from_a_few_rows_with_its_peak() -> None:
     count = 100_000
-    size = [1_000_000] * count
-    size[70_000] = 9_000_000
+    size = [MIB] * count
+    size[70_000] = 9 * MIB
     frame = pl.DataFrame({"lane": ["cpu"] * count, "time_ns": range(count), "allocated_bytes": size})
     band = Column(name="allocated_bytes", title="Allocated", unit="bytes", definition="")
     (axes,) = draw_memory(Series(frame=frame, bands=(band,))).axes
     (line,) = axes.lines
-    time_ms, size_mb = line.get_xdata(), line.get_ydata()
+    time_ms, size_mib = line.get_xdata(), line.get_ydata()
     assert len(time_ms) <= 4 * 1800
-    assert (size_mb.max(), time_ms[size_mb.argmax()]) == (9.0, 0.07)
+    assert (size_mib.max(), time_ms[size_mib.argmax()]) == (9.0, 0.07)
     assert (time_ms[0], time_ms[-1]) == (0.0, (count - 1) / 1e6)
 
 

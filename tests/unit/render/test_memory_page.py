@@ -32,7 +32,7 @@ def test_the_page_may_load_nothing_but_the_picture_in_it(tmp_path: Path) -> None
     text = report.export_memory_timeline(tmp_path / "a.html").read_text()
     assert "content=\"default-src 'none'; img-src data:\"" in text
     assert 'src="data:image/png;base64,' in text
-    assert "Peak 5 MB" in text
+    assert "Peak 4.77 MiB" in text
 
 
 def test_a_timeline_without_any_time_is_a_page_as_well(tmp_path: Path) -> None:

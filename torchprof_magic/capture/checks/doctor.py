@@ -12,7 +12,7 @@ import torch
 from torchprof_magic.capture.budget import ENDING_FACTORS
 from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import needs_priming
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import format_file_size
 from torchprof_magic.system.files.free_space import free_bytes
 from torchprof_magic.system.process.memory import FREE_PART
 from torchprof_magic.system.process.memory import free_bytes as free_memory_bytes
@@ -99,9 +99,9 @@ def _names() -> Check:
 
 def _memory() -> Check:
     limit_bytes = free_memory_bytes() // FREE_PART
-    ops, memory = (format_bytes(int(limit_bytes / ENDING_FACTORS[kind])) for kind in ("ops", "memory"))
+    ops, memory = (format_file_size(int(limit_bytes / ENDING_FACTORS[kind])) for kind in ("ops", "memory"))
     used = f"A recording may use {ops} ({memory} with --memory)."
-    ending = f"Ending it then takes {format_bytes(limit_bytes)}, half of the free memory."
+    ending = f"Ending it then takes {format_file_size(limit_bytes)}, half of the free memory."
     return Check(f"{used} {ending} --budget sets another limit.")
 
 
@@ -110,5 +110,5 @@ def _room() -> Check:
     free = free_bytes(folder)
     if free is None:
         return Check(f"Traces cannot be written to {folder}.", "Set TMPDIR to a folder on this machine.")
-    what = f"Traces are written to {folder}, where {format_bytes(free)} are free."
+    what = f"Traces are written to {folder}, where {format_file_size(free)} are free."
     return Check(what) if free >= LITTLE_ROOM_BYTES else Check(what, "Free space, or set TMPDIR to another folder.")

@@ -23,7 +23,7 @@ from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
 from torchprof_magic.capture.output.fallback_folders import free_space
 from torchprof_magic.capture.output.validate import NO_FILE, find_flaw
 from torchprof_magic.capture.torch_api import compat, features
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import format_file_size
 from torchprof_magic.system.files.atomic import delete, publish, replacing
 from torchprof_magic.system.files.free_space import free_bytes
 
@@ -359,7 +359,7 @@ def _need(exc: Exception, writer: _Writer) -> str:
     """Return the approximate size of the file, in words, if the error may be a lack of space."""
     number = getattr(exc, "errno", None)
     is_room = number in _NO_ROOM or (number is None and NO_FILE in str(exc))
-    return f"; it needs about {format_bytes(writer.need_bytes)}" if is_room else ""
+    return f"; it needs about {format_file_size(writer.need_bytes)}" if is_room else ""
 
 
 def _why_not(here: Path, failures: Mapping[Path, Exception], target: Path) -> str:
@@ -369,7 +369,7 @@ def _why_not(here: Path, failures: Mapping[Path, Exception], target: Path) -> st
     else:
         reason = "not enough space" if os.path.isdir(here) else "the folder does not exist"  # noqa: PTH112 - the same
     try:
-        return f"{reason}; the file takes {format_bytes(target.stat().st_size)}, {free_space(here)}"
+        return f"{reason}; the file takes {format_file_size(target.stat().st_size)}, {free_space(here)}"
     except OSError:
         return f"{reason}; {free_space(here)}"
 

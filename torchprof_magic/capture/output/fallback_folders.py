@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import format_file_size
 from torchprof_magic.system.files.free_space import free_bytes
 
 if TYPE_CHECKING:
@@ -66,4 +66,4 @@ def _candidates(named: Path | None) -> Iterator[Path]:
 def free_space(folder: Path) -> str:
     """Return the free space of a folder, in words."""
     free = free_bytes(folder)
-    return f"{folder} is not available" if free is None else f"{format_bytes(free)} free in {folder}"
+    return f"{folder} is not available" if free is None else f"{format_file_size(free)} free in {folder}"

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
 from torchprof_magic.capture.torch_api.python_tracer import PythonCalls, is_traced
-from torchprof_magic.model.units import counted, format_bytes
+from torchprof_magic.model.units import counted, format_file_size
 from torchprof_magic.system.process.memory import Growth
 
 # torch keeps 24 bytes for each call while it records.
@@ -123,7 +123,8 @@ def count_calls(limit: int, threads: int) -> Counting:
         return Counting(
             CallsByMemory(),
             lack=f"{lack}, and {exc}",
-            instead=f"Stacks end when the process has grown by {format_bytes(most_bytes)}, not after {limit:,} calls.",
+            instead=f"Stacks end when the process has grown by {format_file_size(most_bytes)}, not after {limit:,} "
+            "calls.",
         )
     own.close()
     return Counting(monitored)

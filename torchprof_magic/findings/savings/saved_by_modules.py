@@ -19,7 +19,7 @@ from torchprof_magic.findings.savings.kept_activations import (
 )
 from torchprof_magic.findings.savings.lower_peak import Curve, Removal, joined
 from torchprof_magic.findings.savings.saving import LEAST_SHARE, Saving, per_step
-from torchprof_magic.model.units import format_bytes, format_ns
+from torchprof_magic.model.units import format_bytes, format_file_size, format_ns
 from torchprof_magic.tables.source.modules import modules_table
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _offload(trace: Trace, curve: Curve, kept: _Kept, unit: _Unit | None, pairs:
         removal=removal,
         added_time_ns=added,
         reason=f"{subject} {format_bytes(held)} at the peak for backward, which would be moved to the host and back "
-        f"at {format_bytes(OFFLOAD_BYTES_PER_SECOND)} a second, in {format_ns(added)} {each} unless work hides it",
+        f"at {format_file_size(OFFLOAD_BYTES_PER_SECOND)} a second, in {format_ns(added)} {each} unless work hides it",
     )
 
 

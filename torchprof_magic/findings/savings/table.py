@@ -17,7 +17,7 @@ from torchprof_magic.findings.savings.saved_by_release import Release, release_o
 from torchprof_magic.findings.savings.saved_by_sizes import savings_by_batch, savings_by_dtype
 from torchprof_magic.findings.savings.saving import LEAST_BYTES, LEAST_SHARE, Saving
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import format_bytes, format_file_size
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import DType, Trace
@@ -97,7 +97,8 @@ COLUMNS = (
         unit="ns",
         definition="Time that it adds to a step: of the recorded forward of the module, on the device if the memory is "
         "on one, or of moving the bytes there and back at "
-        f"{format_bytes(OFFLOAD_BYTES_PER_SECOND)} a second. In a recording without steps, in all; null if not known.",
+        f"{format_file_size(OFFLOAD_BYTES_PER_SECOND)} a second. In a recording without steps, in all; null if not "
+        "known.",
     ),
     Column(
         name="arithmetic",

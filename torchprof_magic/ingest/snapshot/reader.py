@@ -37,7 +37,7 @@ from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import FRAME_SCHEMAS, STEP_PATTERN, Trace
-from torchprof_magic.model.units import counted, format_bytes
+from torchprof_magic.model.units import counted, format_bytes, format_file_size
 from torchprof_magic.model.vendors import device_of_allocator
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def read_snapshot(path: str | os.PathLike[str], meta: Meta | None = None) -> Tra
         size = Path(path).stat().st_size
         if size > MAX_FILE_BYTES:
             raise IngestError(
-                f"the snapshot has {format_bytes(size)}, which is too large; record it with fewer max_entries, "
+                f"the snapshot has {format_file_size(size)}, which is too large; record it with fewer max_entries, "
                 "or open it in https://pytorch.org/memory_viz"
             )
         with open_regular(Path(path)) as file:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchprof_magic.model.errors import IngestError, NotATraceError
-from torchprof_magic.model.units import format_bytes, format_count
+from torchprof_magic.model.units import format_count, format_file_size
 from torchprof_magic.system.files.free_space import free_bytes
 from torchprof_magic.system.files.urls import local_path
 
@@ -103,7 +103,7 @@ def _watch(transfer: _Transfer, grace_s: float, progress: Progress | None) -> st
             since_s, before = now_s, received
         elif not is_done and now_s - since_s > grace_s:
             return (
-                f"the server is too slow ({format_bytes(received - before)} in {now_s - since_s:.0f} s); try "
+                f"the server is too slow ({format_file_size(received - before)} in {now_s - since_s:.0f} s); try "
                 f"again later"
             )
     return transfer.failure
@@ -132,14 +132,15 @@ def _copied(url: str, target: Path, transfer: _Transfer) -> str:
         transfer.size = size if isinstance(size, int) else None
         free = free_bytes(target.parent)
         if transfer.size is not None and free is not None and transfer.size > free:
-            return (
-                f"the file has {format_bytes(transfer.size)}, and {target.parent.parent} has {format_bytes(free)} free"
-            )
+            whole, room = format_file_size(transfer.size), format_file_size(free)
+            return f"the file has {whole}, and {target.parent.parent} has {room} free"
         most = MAX_UNKNOWN_BYTES if transfer.size is None else transfer.size
         most = most if free is None else min(most, free)
         while not transfer.is_cancelled and (block := remote.read(BLOCK_BYTES)):
             if transfer.received + len(block) > most:
-                return f"the download did not end after {format_bytes(most)}; download it yourself, and load that file"
+                return (
+                    f"the download did not end after {format_file_size(most)}; download it yourself, and load that file"
+                )
             local.write(block)
             transfer.received += len(block)
     if transfer.size is not None and transfer.size != transfer.received:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import format_file_size
 
 try:
     import resource
@@ -75,7 +75,8 @@ class Lack(NamedTuple):
     def __str__(self) -> str:
         """Return the end of a sentence that begins with what takes the memory."""
         what = "address space" if self.is_limit else "memory"
-        return f"takes about {format_bytes(self.need_bytes)} of {what}, and {format_bytes(self.free_bytes)} are free"
+        need, free = format_file_size(self.need_bytes), format_file_size(self.free_bytes)
+        return f"takes about {need} of {what}, and {free} are free"
 
     @property
     def advice(self) -> str:

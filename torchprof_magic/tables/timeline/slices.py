@@ -19,7 +19,7 @@ from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
 from torchprof_magic.model.shapes import Column, Layer, Scale, SliceLane, Slices
-from torchprof_magic.model.units import format_bytes, format_ratio, short_file
+from torchprof_magic.model.units import format_bytes, format_file_size, format_ratio, short_file
 from torchprof_magic.tables.flame.call_tree import event_names
 from torchprof_magic.tables.phase_strip import phase_strip
 from torchprof_magic.tables.timeline.counter_lanes import CurveGroup, curve_groups, is_folded
@@ -493,7 +493,7 @@ def _bandwidths(events: pl.DataFrame) -> pl.Series:
     rate = events.select(
         pl.when((pl.col("dur_ns") > 0) & (pl.col("bytes") > 0)).then(pl.col("bytes") * 1e9 / pl.col("dur_ns"))
     ).to_series()
-    return _texts_of(rate, lambda value: f"{format_bytes(int(value))}/s")
+    return _texts_of(rate, lambda value: f"{format_file_size(int(value))}/s")
 
 
 def _texts_of(values: pl.Series, text_of: Callable[[float], str]) -> pl.Series:

@@ -42,18 +42,18 @@ describe("what to change", () => {
 
   it("says bytes where no time is known, and of a guess that nothing is", async () => {
     const texts = await textsOf(
-      { saving_ns: null, saving_bytes: 1e6, certainty: "estimated", level: 2 },
+      { saving_ns: null, saving_bytes: 2 ** 20, certainty: "estimated", level: 2 },
       { saving_ns: null, certainty: "guess", level: 1 },
     );
-    expect(texts[0]).toContain("−1 MBestimated ●●○");
+    expect(texts[0]).toContain("−1 MiBestimated ●●○");
     expect(texts[1]).toContain("not knownguess ●○○");
   });
 
   it("says that memory which grows is saved with each step, and that its line allocates it", async () => {
-    const leak = { saving_ns: null, saving_bytes: 1e6, at: "; allocated in", per: " per step" };
+    const leak = { saving_ns: null, saving_bytes: 2 ** 20, at: "; allocated in", per: " per step" };
     const [text] = await textsOf(leak);
     expect(text).toContain("x=1, or not; allocated in line 3");
-    expect(text).toContain("−1 MB per step");
+    expect(text).toContain("−1 MiB per step");
   });
 
   it("shows hostile texts as they are", async () => {

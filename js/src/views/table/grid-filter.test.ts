@@ -34,7 +34,7 @@ const COLUMNS: readonly (readonly [ColumnHeader, Column])[] = [
     columnHeader("self_cpu_ratio", "ratio", { title: "Self CPU %" }),
     numbers(0.25, 0.625, 0.125, 0),
   ],
-  [columnHeader("peak_bytes", "bytes", { title: "Peak inside" }), numbers(4e6, 2e9, 0, 0)],
+  [columnHeader("peak_bytes", "bytes", { title: "Peak inside" }), numbers(4 * 2 ** 20, 2e9, 0, 0)],
 ];
 
 /** The rows that a query leaves. */
@@ -114,7 +114,7 @@ describe("a condition on a number", () => {
     expect(left("self<=2000us")).toEqual([0, 2]);
   });
 
-  it("takes milliseconds, megabytes and percents where there is no unit", () => {
+  it("takes milliseconds, mebibytes and percents where there is no unit", () => {
     expect(left("self>1.5")).toEqual([0, 1]);
     expect(left("peak>4")).toEqual([1]);
     expect(left("peak>=4")).toEqual([0, 1]);
@@ -193,6 +193,7 @@ describe("parseNumber", () => {
     expect(parseNumber("20us", "ns")).toBe(2e4);
     expect(parseNumber("2S", "ns")).toBe(2e9);
     expect(parseNumber("3GB", "bytes")).toBe(3e9);
+    expect(parseNumber("1.5 GiB", "bytes")).toBe(1.5 * 2 ** 30);
     expect(parseNumber("512b", "bytes")).toBe(512);
     expect(parseNumber("2 TFLOP", "flop")).toBe(2e12);
     expect(parseNumber("5%", "ratio")).toBe(0.05);
@@ -206,7 +207,7 @@ describe("parseNumber", () => {
 
   it("takes a number without a unit for what people mean by it", () => {
     expect(parseNumber("3", "ns")).toBe(3e6);
-    expect(parseNumber("3", "bytes")).toBe(3e6);
+    expect(parseNumber("3", "bytes")).toBe(3 * 2 ** 20);
     expect(parseNumber("3", "flop")).toBe(3e9);
     expect(parseNumber("3", "ratio")).toBe(0.03);
     expect(parseNumber("3", "count")).toBe(3);

@@ -14,6 +14,10 @@ const SIZES: Readonly<Record<string, number>> = {
   s: 1e9,
   b: 1,
   kb: 1e3,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
   mb: 1e6,
   gb: 1e9,
   tb: 1e12,
@@ -30,7 +34,7 @@ const SIZES: Readonly<Record<string, number>> = {
 // What a number without a suffix is in.
 const BARE: Readonly<Partial<Record<Unit, number>>> = {
   ns: 1e6,
-  bytes: 1e6,
+  bytes: 2 ** 20,
   flop: 1e9,
   ratio: 0.01,
 };
@@ -133,7 +137,7 @@ function conditionOf(
   }
 }
 
-/** "1.5ms" in the unit of a column; a time without a unit is in ms, a size in MB, a count of FLOPs in GFLOP. */
+/** "1.5ms" in the unit of a column; a time without a unit is in ms, a size in MiB, a count of FLOPs in GFLOP. */
 export function parseNumber(text: string, unit: Unit): number | null {
   const [, digits, suffix = ""] = NUMBER.exec(text.trim()) ?? [];
   if (digits === undefined) return null;

@@ -118,6 +118,6 @@ def test_the_timeline_shows_the_launch_of_a_kernel_and_the_bandwidth_of_a_copy(t
     slices = timeline_slices(report.trace)
     row = slices.frame.filter(pl.col("kind") == "kernel").row(0, named=True)
     assert (row["grid"], row["block"]) == ("64×2×1", "256×1×1")
-    assert row["resources"] == "40 registers · 16.4 kB of shared memory · occupancy 75 %"
+    assert row["resources"] == "40 registers · 16 KiB of shared memory · occupancy 75 %"
     # 8 kB in 4 us.
     assert slices.frame.filter(pl.col("kind") == "memcpy")["bandwidth"].to_list() == ["2 GB/s"]

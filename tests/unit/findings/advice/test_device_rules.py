@@ -92,7 +92,7 @@ def test_a_pageable_copy_costs_the_part_of_its_call_in_which_the_device_idles() 
     )
     (found,) = advice(*events)
     assert (found.rule, found.saving_ns) == ("pageable_copy", 300_000)
-    assert "4 MB per step are copied from pageable memory" in found.evidence
+    assert "3.81 MiB per step are copied from pageable memory" in found.evidence
     pinned = [event | {"name": event["name"].replace("Pageable", "Pinned")} for event in events]
     assert advice(*pinned) == []
 

@@ -31,7 +31,7 @@ def advice_for(rows: list[tuple[Any, ...]], rule: str = "memory_leak", certainty
 
 def test_the_line_that_keeps_them_is_named() -> None:
     found = advice_for([("kept[…]", "variable", "tensor", 3000, "kept.append(loss)", 7)])
-    assert found.evidence == "Grows. `kept[…]` holds 3 kB, kept by line 7: `kept.append(loss)`."
+    assert found.evidence == "Grows. `kept[…]` holds 2.93 KiB, kept by line 7: `kept.append(loss)`."
     hostile = advice_for([("kept[…]", "variable", "tensor", 3000, "kept.append(`<b>`)", 7)])
     assert hostile.evidence.count("`") == 4
 

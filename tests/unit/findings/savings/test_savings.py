@@ -100,8 +100,8 @@ def test_the_arithmetic_gives_the_numbers_and_calls_them_an_estimate() -> None:
     )
     assert (row["device"], row["peak_bytes"], row["added_time_ns"]) == ("cpu", 2300, 32_000)
     assert row["arithmetic"] == (
-        "Estimate: the forward passes of 2 Block keep 1 kB at the peak for backward, which would compute this again in "
-        "32 µs per step, so the peak would be 1.30 kB in place of 2.30 kB."
+        "Estimate: the forward passes of 2 Block keep 1,000 B at the peak for backward, which would compute this again "
+        "in 32 µs per step, so the peak would be 1.27 KiB in place of 2.25 KiB."
     )
 
 
@@ -206,7 +206,7 @@ def test_types_that_no_live_run_knows_are_assumed_to_be_float32() -> None:
     trace = make_trace(*TRAINING, ZERO_GRAD)
     (row,) = savings_table(trace).frame.filter(action="lower_precision_gradients").to_dicts()
     assert row["saved_bytes"] == 500
-    assert "gradients assumed to be float32 take 1 kB at the peak" in row["arithmetic"]
+    assert "gradients assumed to be float32 take 1,000 B at the peak" in row["arithmetic"]
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("float32", {None: 2000}), ("bfloat16", {})])

@@ -133,13 +133,13 @@ def test_out_of_memory_says_what_was_requested_by_which_line_and_what_was_free(l
     (problem,) = found(load(value), "out_of_memory")
     assert problem.severity == "warning"
     assert problem.message == (
-        "Out of memory on cuda:0: train.py:31 step requested 20 MB while the device had 7 MB free."
+        "Out of memory on cuda:0: train.py:31 step requested 19.1 MiB while the device had 6.68 MiB free."
     )
 
 
 def test_a_device_that_never_got_any_memory_still_says_so(load: Any) -> None:
     report = load(snapshot([entry("oom", 3, 20 * MB, device_free=0)]))
-    assert "requested 20 MB while the device had 0 B free" in found(report, "out_of_memory")[0].message
+    assert "requested 19.1 MiB while the device had 0 B free" in found(report, "out_of_memory")[0].message
     assert report.trace.memory.height == 0
 
 

@@ -138,7 +138,7 @@ def test_possible_growth_is_said_with_doubt_and_why() -> None:
     (found,) = find_advice(run(*kept_in_each(1000, 6_400))).advice
     assert (found.rule, found.certainty, found.saving_bytes) == ("memory_leak", "estimated", 6_400)
     assert "may leave" in found.title
-    assert "Memory may grow by 6.40 kB with every step" in found.evidence
+    assert "Memory may grow by 6.25 KiB with every step" in found.evidence
     assert "buffer of fixed size" in found.evidence
 
 

@@ -19,7 +19,7 @@ def three_changes(device: int, *totals: int | None) -> Trace:
 def test_the_allocators_own_total_is_the_curve_of_an_accelerator_and_its_maximum_the_peak() -> None:
     series = memory_series(three_changes(1, 1000, 1050, 950))
     assert series.frame["allocated_bytes"].to_list() == [1000, 1050, 950]
-    assert [(mark.time_ns, mark.label) for mark in series.marks] == [(5000, "peak 1.05 kB")]
+    assert [(mark.time_ns, mark.label) for mark in series.marks] == [(5000, "peak 1.03 KiB")]
 
 
 @pytest.mark.parametrize("totals", [(None, None, None), (1000, 1050, 950)])
@@ -64,7 +64,7 @@ def test_a_figure_of_many_devices_shows_the_first_eight_and_says_how_many_more_t
     for at, event in enumerate(work):
         event["args"]["Device Id"] = at
     figure = Report(make_trace(*work)).figure("memory")
-    assert [axes.get_ylabel() for axes in figure.axes] == [f"cuda:{number}, MB" for number in range(8)]
+    assert [axes.get_ylabel() for axes in figure.axes] == [f"cuda:{number}, MiB" for number in range(8)]
     assert figure.get_supxlabel() == "3 more devices are not shown."
 
 

@@ -424,8 +424,8 @@ def test_recorded_details_are_beside_the_slices() -> None:
     assert [column.name for column in slices.columns] == ["shapes", "dtypes", "bandwidth", "stack"]
     assert rows(slices, "shapes", "dtypes", name="aten::mm", kind="op") == [("[[2, 3], []]", '["float", "Scalar"]')]
     assert rows(slices, "shapes", "dtypes", "bandwidth", name="aten::t", kind="op") == [(None, None, None)]
-    # 8 kB in 4 us.
-    assert rows(slices, "bandwidth", "note", "shapes", kind="memcpy") == [("2 GB/s", "8 kB", None)]
+    # 8,000 B in 4 us.
+    assert rows(slices, "bandwidth", "note", "shapes", kind="memcpy") == [("2 GB/s", "7.81 KiB", None)]
     # The copy has the stack of the call that launched it; only the innermost of 20 frames are kept.
     innermost = "\n".join(f"f{at} a.py:{at}" for at in range(19, 3, -1))
     assert rows(slices, "stack", name="aten::mm", kind="op") == rows(slices, "stack", kind="memcpy") == [(innermost,)]
