@@ -175,10 +175,10 @@ def first_difference(value: Any, other: Any) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="?", default="", help="part of the name of the cells to run")
+    parser.add_argument("only", nargs="*", default=[""], help="parts of the names of the cells to run")
     parser.add_argument("--runs", type=int, default=RUNS)
     chosen, bad = parser.parse_args(), 0
-    for cell in (cell for cell in CELLS if chosen.only in cell.name):
+    for cell in (cell for cell in CELLS if any(part in cell.name for part in chosen.only)):
         found = shell()
         runs = [run(found, cell) for _ in range(chosen.runs)]
         flaws = flaws_of(runs)
