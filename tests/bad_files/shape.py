@@ -5,6 +5,7 @@ from __future__ import annotations
 from bad_files.making import A, B, BadFile, C, event, kept, trace
 
 THREADS = 100_000
+AT_ZERO = event("a", 0, tid="0")
 UNCLOSED = {"chrome.unclosed_event": 1}
 NO_BYTES = {"memory.no_size": 1}
 
@@ -243,7 +244,7 @@ KINDS: tuple[BadFile, ...] = (
     kept("a step of too many digits", trace(event("ProfilerStep#99999999999999999999", 1, cat='"user_annotation"')), 1),
     kept(
         "a hundred thousand threads",
-        trace(*(event("a", number, tid=f"{number}") for number in range(THREADS))),
+        trace(*(AT_ZERO.replace(": 0", f": {number}") for number in range(THREADS))),
         THREADS,
         smallest_block=1 << 16,
     ),

@@ -15,7 +15,8 @@ SCRIPTS = sorted(set(re.findall(r"\$\(BIN\)/python ([\w/]+\.py)", (ROOT / "Makef
 # Each script is imported in a fork of one process, which has imported what is slow.
 IMPORT_ALL = """
 import os, runpy, sys, traceback
-import jupyter_client, torch, torchprof_magic.report
+sys.modules["rfc3987_syntax"] = None  # the grammars of addresses, which jsonschema compiles for seconds
+import jupyter_client, nbclient, torch, torchprof_magic.report
 
 sys.path[0] = ""
 for script in sys.argv[1:]:
