@@ -165,9 +165,10 @@ def test_row_14_the_schedule_is_longer_than_the_loop(kernel: Kernel, flags: str,
 def test_row_15_no_torch_op_runs(kernel: Kernel, flags: str, body: str, kept: str) -> None:
     cell = kernel.run(f"%%torchprof{flags}\n{body}")
     assert (outcome(cell), cell.text) == ("ok", "")
-    assert "No torch operation ran in the recorded steps." in notes(kernel)
     (static,) = cell.static
-    assert "No torch op ran during the recording." in html.unescape(static)
+    # On a busy machine an empty step can take so long that the verdict says where its time went.
+    for shown in (notes(kernel), html.unescape(static)):
+        assert "No torch operation ran in the recorded steps." in shown
     assert steps(kernel) == kept
     assert_recovered(kernel)
 

@@ -131,6 +131,11 @@ def test_python_frames_without_any_op_are_not_an_empty_recording() -> None:
     )
 
 
+@pytest.mark.parametrize(("step_us", "title"), [(999, "Nothing recorded"), (1_000, "Python-bound")])
+def test_a_step_without_any_op_has_a_limit_from_a_millisecond_on(step_us: int, title: str) -> None:
+    assert find_verdict(make_trace(annotation("ProfilerStep#0", 0, step_us))).title == title
+
+
 def test_a_lost_recording_is_explained_by_its_first_loss() -> None:
     lost = Problem(code="run.unreadable_cycle", severity="data_loss", count=1, message="The file is gone.")
     verdict = find_verdict(replace(make_trace(STEP), problems=(lost,)))
