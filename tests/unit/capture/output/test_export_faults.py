@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from amount import IS_WHOLE
 from capturing import names_in, work
 from torch.profiler.profiler import _KinetoProfile
 
@@ -124,11 +125,12 @@ def calls_of(kind: str) -> list[str]:
     return faults.names
 
 
+# In a sample each call fails once, with the errors in turn.
 CASES = [
     pytest.param(kind, number, error, id=f"{kind}-{number}-{name}-{errno.errorcode[error]}")
     for kind in KINDS
     for number, name in enumerate(calls_of(kind))
-    for error in ERRORS
+    for error in (ERRORS if IS_WHOLE else ERRORS[number % len(ERRORS) :][:1])
 ]
 
 

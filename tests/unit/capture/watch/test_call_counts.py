@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import sys
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,14 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_tracer, "_MEMORY", "/nowhere")
 
 
+def grow_and_call() -> None:
+    """Take memory from the system. torch's list of calls does so late where earlier tests have left much of it free."""
+    size = 2 * call_counts.LEAST_GROWTH_BYTES
+    with mmap.mmap(-1, size) as memory:
+        memory.write(b"x" * size)
+        call_until_stacks_end()
+
+
 def record(work: Callable[[], object]) -> Report:
     """Return a recording of a step with stacks."""
     with tp.profile(with_stack=True, budget_calls=LIMIT) as run:
@@ -60,7 +69,7 @@ class FakeMonitoring:
 @pytest.mark.usefixtures("_elsewhere")
 def test_stacks_end_where_torchs_count_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_counts, "LEAST_GROWTH_BYTES", 1_000_000)
-    report = record(call_until_stacks_end)
+    report = record(grow_and_call)
     (note,) = messages(report, "capture.stacks_ended")
     assert f"(limit {LIMIT:,})" in note
     assert "Everything else was recorded to the end." in note
