@@ -38,7 +38,7 @@ export interface GridColumn {
   readonly text: (row: number) => string;
 }
 
-const LEAD_MIN_PX = 150;
+const LEAD_MIN_PX = 210;
 // Minor columns are hidden before names get narrower than this.
 const LEAD_WISH_PX = 290;
 const SOURCE_WISH_PX = 480;
