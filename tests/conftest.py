@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-# jsonschema, which nbformat imports, compiles the grammars of addresses for seconds; without, it checks no addresses.
-sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-
 from amount import IS_WHOLE
 from forking import forks
+
+# jsonschema, which nbformat imports, compiles the grammars of addresses for seconds; without, it checks no addresses.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 # By default OpenMP's threads spin while they wait for one another. Where several test processes share the cores, a
 # small training step took ten times as long that way, and five times as much processor time.

@@ -526,7 +526,7 @@ def test_whatever_byte_of_the_zip_is_changed_the_run_is_read_or_refused(saved: P
     directory = good.index(b"PK\x01\x02")
     values = (0x00, 0x09, 0x0E, 0xFF)
     # Four bytes in a row get a value each, so every byte in so many is one of each in turn.
-    for at in [*sampled(range(60), 5), *sampled(range(directory, len(good)), 5)]:
+    for at in [*sampled(range(60), 11), *sampled(range(directory, len(good)), 11)]:
         saved.write_bytes(good[:at] + bytes((values[at % 4],)) + good[at + 1 :])
         with contextlib.suppress(IngestError):
             load(saved)
