@@ -14,6 +14,7 @@ from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
+from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
@@ -217,6 +218,7 @@ def _top_lines(trace: Trace, shown: _Shown) -> Section:
             note=_line_note(trace, row, shown.steps, is_watched=is_watched),
             phase=_main_phase(row),
             view="source",
+            spot=spot_of(trace, row["file"], row["line"]),
         )
         for row in rows.to_dicts()
     )

@@ -94,7 +94,8 @@ class Card:
 
     ``saving_ns`` is what a step would be shorter, ``saving_bytes`` what less memory would be used; None if unknown.
     ``per`` follows the bytes: `` a step`` if it is so much less with each step. ``place`` is the line to change, or
-    empty, ``at`` what stands before it, and ``view`` the view that shows it. ``level`` is how sure it is, from 1
+    empty, ``at`` what stands before it, ``view`` the view that shows it, and ``spot`` the line in that view, as
+    ``file:line``. ``level`` is how sure it is, from 1
     for a guess to 3 for what was measured; ``certainty`` says so in words.
     """
 
@@ -108,6 +109,7 @@ class Card:
     certainty: str
     level: int
     view: str = ""
+    spot: str = ""
     at: str = " in"
     per: str = ""
 
@@ -307,7 +309,7 @@ class Fact:
 
     ``value`` is in ``unit``, which is ``text`` for a text; None means unknown. ``note`` says how the number is defined
     or what it is compared with, and ``op`` names the op that the fact is about. ``phase`` colors its bar. ``view`` is
-    the view that shows more of it.
+    the view that shows more of it, and ``spot`` the line in it that the fact is about, as ``file:line``, or empty.
     """
 
     label: str
@@ -317,6 +319,7 @@ class Fact:
     op: str = ""
     phase: str = ""
     view: str = ""
+    spot: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

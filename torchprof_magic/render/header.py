@@ -138,10 +138,11 @@ class SpanHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of the program that a verdict names."""
+    """The line of the program that a verdict names; ``spot`` is where the view of the source has it."""
 
     line: int
     source: str
+    spot: str
 
 
 class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.device.kernel_names import titles_of
+from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Slices, count_rows
@@ -204,7 +205,8 @@ def verdict_line(trace: Trace, verdict: Verdict) -> CodeHeader | None:
     line = next((row for row in rows if (row["file"], row["line"]) == (verdict.file, verdict.line)), None)
     if line is None or not verdict.line or not line["source"] or not (trace.sites["kind"] == "line").any():
         return None
-    return CodeHeader(line=line["line"], source=shortened(line["source"].strip()))
+    spot = spot_of(trace, verdict.file, verdict.line)
+    return CodeHeader(line=line["line"], source=shortened(line["source"].strip()), spot=spot)
 
 
 def _verdict(trace: Trace, verdict: Verdict) -> VerdictHeader:

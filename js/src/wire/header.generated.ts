@@ -44,8 +44,8 @@ const framedHeader = { ...tabHeader, offset: number, length: number };
 export const spanHeader = record({ text: text, style: oneOf("", "code", "strong") });
 export type SpanHeader = Checked<typeof spanHeader>;
 
-/** The line of the program that a verdict names. */
-export const codeHeader = record({ line: number, source: text });
+/** The line of the program that a verdict names; `spot` is where the view of the source has it. */
+export const codeHeader = record({ line: number, source: text, spot: text });
 export type CodeHeader = Checked<typeof codeHeader>;
 
 /**
@@ -138,9 +138,9 @@ export type RankPart = Checked<typeof rankPart>;
  *
  * `saving_ns` is what a step would be shorter, `saving_bytes` what less memory would be used; None
  * if unknown. `per` follows the bytes: ` a step` if it is so much less with each step. `place` is
- * the line to change, or empty, `at` what stands before it, and `view` the view that shows it.
- * `level` is how sure it is, from 1 for a guess to 3 for what was measured; `certainty` says so in
- * words.
+ * the line to change, or empty, `at` what stands before it, `view` the view that shows it, and
+ * `spot` the line in that view, as `file:line`. `level` is how sure it is, from 1 for a guess to 3
+ * for what was measured; `certainty` says so in words.
  */
 export const card = record({
   rule: text,
@@ -153,6 +153,7 @@ export const card = record({
   certainty: text,
   level: number,
   view: text,
+  spot: text,
   at: text,
   per: text,
 });
@@ -315,7 +316,8 @@ export type WaitingHeader = Checked<typeof waitingHeader>;
  *
  * `value` is in `unit`, which is `text` for a text; None means unknown. `note` says how the number
  * is defined or what it is compared with, and `op` names the op that the fact is about. `phase`
- * colors its bar. `view` is the view that shows more of it.
+ * colors its bar. `view` is the view that shows more of it, and `spot` the line in it that the
+ * fact is about, as `file:line`, or empty.
  */
 export const fact = record({
   label: text,
@@ -325,6 +327,7 @@ export const fact = record({
   op: text,
   phase: text,
   view: text,
+  spot: text,
 });
 export type Fact = Checked<typeof fact>;
 

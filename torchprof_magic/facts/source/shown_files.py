@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 
+def spot_of(trace: Trace, file: str, line: int | None) -> str:
+    """Return a line as the page finds it, by its file as it is shown: ``In [4]:3``; empty if it is not known."""
+    return f"{files_as_shown(trace, pl.Series([file]))[0]}:{line}" if file and line else ""
+
+
 def files_as_shown(trace: Trace, file: pl.Series) -> pl.Series:
     """Return cells by their labels, such as ``In [4]``, and files by the last parts of their paths."""
     labels = dict(trace.meta.cell_labels)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.ranks.verdict import file_words
 from torchprof_magic.findings.verdict.words import place_of
@@ -21,10 +23,12 @@ _PER = {"memory_leak": " per step"}
 LEVELS = {"measured": 3, "measured here": 3, "estimated": 2, "guess": 1}
 
 
-def cards_of(trace: Trace, advice: Iterable[Advice]) -> tuple[Card, ...]:
+def cards_of(trace: Trace, advice: Sequence[Advice]) -> tuple[Card, ...]:
     """Return a card for each piece of advice, in the same order."""
     has_lines = lines_table(trace).frame.height > 0
-    return tuple(_card(each, _place(trace, each), "source" if has_lines and each.line else "") for each in advice)
+    cards = (_card(each, _place(trace, each), "source" if has_lines and each.line else "") for each in advice)
+    spots = (spot_of(trace, each.file, each.line) for each in advice)
+    return tuple(replace(card, spot=spot if card.view else "") for card, spot in zip(cards, spots, strict=True))
 
 
 def chosen_card(advice: Sequence[Advice], which: int | str | Advice) -> Advice:

@@ -129,7 +129,7 @@ def _with_columns(table: Table, frame: pl.DataFrame) -> Table:
     gone = {"file"} if is_single and has_text else set()
     columns = [column for column in columns if column.name not in gone and _says_something(frame[column.name])]
     hidden = [part.column for column in columns for part in column.parts]
-    names = list(dict.fromkeys((*(column.name for column in columns), *hidden, "note")))
+    names = list(dict.fromkeys(("file", *(column.name for column in columns), *hidden, "note")))
     return replace(table, frame=frame.select(names), columns=tuple(columns))
 
 

@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { factsHeader } from "../../../test/headers";
+import { encodeFrame, packViews } from "../../../test/encode";
+import { columnHeader, factsHeader, tableHeader } from "../../../test/headers";
 import { find, HOSTILE, hostOf, type Mounted, mount, settle } from "../../../test/report";
 import type { Card } from "../../wire/header";
 
@@ -16,6 +17,7 @@ const CARD: Card = {
   at: " in",
   per: "",
   view: "ops",
+  spot: "",
 };
 let mounted: Mounted | null = null;
 
@@ -61,6 +63,29 @@ describe("what to change", () => {
     expect(text).toContain(HOSTILE[0]);
     expect(text).toContain(HOSTILE[2]);
     expect(document.body.querySelector("img")).toBeNull();
+  });
+
+  it("leads to its line, also where another has the same text", async () => {
+    const columns = [
+      columnHeader("line", "count"),
+      columnHeader("source", "code", { is_verbatim: true }),
+    ];
+    const lines = encodeFrame([
+      ["file", ["In [4]", "In [4]", "In [4]"]],
+      ["line", Int32Array.of(1, 2, 3)],
+      ["source", ["for x in data:", "h = layer(h)", "h = layer(h)"]],
+    ]);
+    const source = tableHeader("source", { columns, is_sparse: true, count: 3 });
+    const packed = packViews([source], [lines]);
+    const cards = [{ ...CARD, view: "source", spot: "In [4]:3" }];
+    const host = hostOf({ views: [factsHeader("overview", { cards }), ...packed.views] });
+    host.traits.set("_data", packed.data);
+    mounted = mount(host);
+    await settle();
+    find(mounted.root, ".tp-card .tp-link").click();
+    await settle();
+    await settle();
+    expect(find(mounted.root, ".tp-rows [aria-selected=true]").textContent).toBe("3h = layer(h)");
   });
 
   it("is absent without advice", async () => {

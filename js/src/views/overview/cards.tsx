@@ -1,7 +1,7 @@
 /** What to change: one card for each piece of advice, with its saving and how sure that is. */
 
 import { formatBytes, formatNs, unbroken } from "../../base/format";
-import { showView } from "../../state/store";
+import { revealIn, showView } from "../../state/store";
 import type { Card } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
@@ -72,10 +72,14 @@ function Place({ report, card }: { readonly report: ReportContext; readonly card
     ({ name, empty }) => name === card.view && empty === null,
   );
   if (view === undefined) return <bdi class="tp-aside">{`${card.at} ${card.place}`}</bdi>;
+  const open = () => {
+    if (card.spot === "") showView(report.store, view.tab);
+    else revealIn(report.store, view, card.spot);
+  };
   return (
     <>
       {`${card.at} `}
-      <Button class="tp-link" onClick={() => showView(report.store, view.tab)}>
+      <Button class="tp-link" onClick={open}>
         <bdi>{card.place}</bdi>
       </Button>
     </>

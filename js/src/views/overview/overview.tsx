@@ -219,7 +219,7 @@ function FactLink({
       return;
     }
     select(report.store, fact.op, "");
-    revealIn(report.store, view, fact.op);
+    revealIn(report.store, view, fact.spot || fact.op);
   };
   return (
     <Button class={isCode ? "tp-link tp-code" : "tp-link"} onClick={open}>

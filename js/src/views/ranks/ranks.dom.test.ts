@@ -49,6 +49,7 @@ function host(): FakeHost {
         certainty: "measured",
         level: 3,
         view: "",
+        spot: "",
         at: " in",
         per: "",
       },

@@ -28,6 +28,7 @@ const CARD = {
   certainty: "measured",
   level: 3,
   at: "",
+  spot: "",
   per: "",
   view: "",
 };

@@ -5,7 +5,7 @@ import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { keptPer } from "../../base/kept";
 import { revealIn, select, type TableState } from "../../state/store";
-import { type Frame, stringAt } from "../../wire/frame";
+import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import { firstTree, type ReportContext, type TableProps } from "../common/context";
 import { asideRows, leadColumn, nameColumn, rowOfName, stepsShown } from "../common/describe";
@@ -269,7 +269,8 @@ function useRevealed(
   const wish = store.reveal.value;
   useEffect(() => {
     if (wish?.view !== props.view.name) return;
-    const row = rowWithText(props, wish.name);
+    const spot = rowOfSpot(props, wish.name);
+    const row = spot < 0 ? rowWithText(props, wish.name) : spot;
     const position = row < 0 ? -1 : placeOf(row);
     if (position < 0 && query.value !== "") {
       query.value = "";
@@ -280,6 +281,13 @@ function useRevealed(
     choose(position);
     virtual.scrollTo(position);
   }, [wish, query.value]);
+}
+
+/** The row of a line by its file and number, such as `In [4]:3`; -1 if it is none. */
+function rowOfSpot({ frame }: TableProps, spot: string): number {
+  const isThere = (row: number) =>
+    `${stringAt(frame, "file", row)}:${numberAt(frame, "line", row)}` === spot;
+  return frame.columns.has("line") ? rowsOf(frame).findIndex(isThere) : -1;
 }
 
 /** The row of a name, or of a line of source code. */

@@ -68,7 +68,7 @@ function Code({ report, code }: { readonly report: ReportContext; readonly code:
     (each) => each.shape === "table" && each.columns.some((column) => column.is_verbatim),
   );
   const open = () => {
-    if (view !== undefined) revealIn(report.store, view.name, code.source);
+    if (view !== undefined) revealIn(report.store, view.name, code.spot);
   };
   return (
     <Button class="tp-code-line" onClick={open}>

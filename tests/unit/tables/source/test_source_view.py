@@ -13,12 +13,15 @@ from amount import sampled
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.facts.counted_steps import counted_part, counted_steps
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted
 from torchprof_magic.facts.shared import device_rows
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
+from torchprof_magic.findings.verdict.accounts import device_account, host_account
+from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.shapes import Table
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA, Trace
+from torchprof_magic.render.page import verdict_line
 from torchprof_magic.tables.source.lines import CPU_PARTS, lines_table
 from torchprof_magic.tables.source.source_view import OUTSIDE, source_view
 
@@ -217,7 +220,8 @@ def test_the_steps_of_the_old_format_are_no_time_of_the_line_that_calls_step(tra
 def test_the_view_has_no_column_for_a_single_file_and_calls_cells_by_their_labels() -> None:
     trace = watched(training(), (2, 10, 35))
     meta = replace(trace.meta, cell=CellSource(label="In [4]", filename="cell"))
-    assert "file" not in source_view(replace(trace, meta=meta)).frame.columns
+    columns = source_view(replace(trace, meta=meta)).columns
+    assert "file" not in [column.name for column in columns]
     other = pl.DataFrame([{"kind": "line", "parent": -1, "name": "x", "file": "/a/b/c.py", "line": 1}], SITES_SCHEMA)
     both = replace(trace, meta=meta, sites=pl.concat([trace.sites, other]))
     files = source_view(both).frame["file"]
@@ -306,3 +310,51 @@ def test_functions_of_recorded_stacks_are_sorted_by_their_time_and_never_folded(
     assert lines_table(trace).sort_by is None
     watching = source_view(of_files(("cell", range(1, 3)), ran=(("cell", 2),)))
     assert watching.sort_by is None
+
+
+def check_that_the_verdict_counts_as_the_source_does(trace: Trace) -> None:
+    """Check that no cause has more time in its line than the source has there, of the host and of devices."""
+    frame = lines_table(trace, strictly_counted(trace)).frame
+    device_ns = pl.col("device_ns") + pl.col("backward_device_ns")
+    rows = {row[:2]: row[2:] for row in frame.select("file", "line", "cpu_ns", device_ns.alias("device")).rows()}
+    account = device_account(trace)
+    causes = [(cause, 0) for cause in host_account(trace).causes.values()]
+    works = [] if account is None else [account.causes[kind] for kind in ("compute", "memory_traffic")]
+    for cause, which in (*causes, *((cause, 1) for cause in works)):
+        if cause.file:
+            assert cause.line_ns <= rows[cause.file, cause.line][which]
+
+
+@pytest.mark.parametrize("has_frames", [True, False])
+@pytest.mark.parametrize("seed", sampled(range(8)))
+def test_the_verdict_has_the_lines_of_the_source(seed: int, has_frames: bool) -> None:
+    check_that_the_verdict_counts_as_the_source_does(made(seed, has_frames=has_frames))
+
+
+def test_the_verdict_of_a_real_trace_has_the_lines_of_the_source(recorded: Trace) -> None:
+    check_that_the_verdict_counts_as_the_source_does(recorded)
+
+
+def test_the_line_of_a_verdict_in_backward_is_the_one_in_forward_that_has_the_longest_bar() -> None:
+    node = {"Sequence number": 1, "Fwd thread id": 1}
+    events = [
+        event
+        for step in range(3)
+        for event in (
+            annotation(f"ProfilerStep#{step}", 1000 * step, 1000),
+            span("aten::mm", 1000 * step + 10, 80, **{"Sequence number": step + 1}),
+            span("MmBackward0", 1000 * step + 110, 800, **(node | {"Sequence number": step + 1})),
+        )
+    ]
+    runs = [
+        (line, 1000.0 * step + at, dur) for step in range(3) for line, at, dur in ((2, 0.0, 100.0), (3, 100.0, 900.0))
+    ]
+    trace = watched(make_trace(*events), *runs)
+    verdict, view = find_verdict(trace), source_view(trace, counted_part(trace))
+    hottest = view.frame.sort("cpu_ns", descending=True).row(0, named=True)
+    assert (verdict.file, verdict.line) == ("cell", 2)
+    assert (hottest["file"], hottest["line"], hottest["cpu_ns"]) == ("cell", 2, 3 * 900_000)
+    # The page goes to this very row, also where two lines have one text.
+    found = verdict_line(trace, verdict)
+    assert found is not None
+    assert found.spot == f"{hottest['file']}:{hottest['line']}"
