@@ -18,6 +18,7 @@ from torchprof_magic.model.intervals import NO_PARENT, IntArray
 from torchprof_magic.model.rows import values_at
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.source.places import Places
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
@@ -27,14 +28,17 @@ _WAITING = [PHASES.index(name) for name in ("waiting", "idle")]
 MOSTLY_PYTHON = 4
 
 
-def line_times(trace: Trace, part: TimeRange) -> pl.DataFrame:
+def line_times(trace: Trace, part: TimeRange, places: Places | None = None) -> pl.DataFrame:
     """Return the host time of each line in a part of the steps, or of the windows if there are none.
+
+    Other ``places`` of the pieces, such as those of functions, count in place of the lines.
 
     The columns are ``file`` and ``line``, null for what belongs to no line; ``own_cpu_ns``, ``backward_cpu_ns`` and
     ``wait_ns``, which are parts of the time that add up to all of it; and ``phase``, that of most of the own time, null
     if there is none.
     """
-    (pieces, _, places, _), kind = placed_pieces(trace), _kinds(trace)
+    (pieces, _, lines_of_pieces, _), kind = placed_pieces(trace), _kinds(trace)
+    places = places or lines_of_pieces
     ns = part.cut(pieces.start_ns, pieces.dur_ns)[1]
     files, lines = known_places(trace)
     place = np.where(places.file >= 0, places.file, len(files))

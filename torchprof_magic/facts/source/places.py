@@ -26,6 +26,8 @@ from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchprof_magic.model.trace import Trace
 
 # Packages whose frames say how torch works, not what the user wrote.
@@ -64,13 +66,18 @@ def places_of(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Pl
     return with_forward_places(trace, rows, places_that_ran(trace, rows, at_ns))
 
 
-def with_forward_places(trace: Trace, rows: IntArray, ran: Places) -> Places:
-    """Return the places of event rows, or -1, with those of the backward pass moved to the lines of their forward."""
+def with_forward_places(
+    trace: Trace, rows: IntArray, ran: Places, find: Callable[[Trace, IntArray], Places] | None = None
+) -> Places:
+    """Return the places of event rows, or -1, with those of the backward pass moved to the places of their forward.
+
+    ``find`` returns these; it is ``places_that_ran`` without one.
+    """
     forward = np.append(first_forward_of_events(trace), NO_PARENT)[rows]
     known = np.flatnonzero(forward >= 0)
     if len(known) == 0 or len(ran.files) == 0:
         return ran
-    made = places_that_ran(trace, forward[known])
+    made = (find or places_that_ran)(trace, forward[known])
     known, made_file, made_line = (column[made.file >= 0] for column in (known, made.file, made.line))
     file, line = ran.file.copy(), ran.line.copy()
     file[known], line[known] = made_file, made_line
@@ -84,10 +91,17 @@ def places_that_ran(trace: Trace, rows: IntArray, at_ns: IntArray | None = None)
     """
     if trace.sites.height == 0 and trace.stacks.height == 0:  # neither lines nor stacks were recorded
         return Places(pl.Series([], dtype=pl.String), np.full(len(rows), NO_PARENT), np.zeros(len(rows), np.int64))
+    functions, site = functions_around(trace, rows), _line_sites(trace, rows, at_ns)
+    lines = np.append(filled(trace.sites["line"], 0), 0)[site]
+    file, line = (np.where(site >= 0, *both) for both in ((site, functions.file), (lines, functions.line)))
+    return Places(functions.files, file, line)
+
+
+def functions_around(trace: Trace, rows: IntArray) -> Places:
+    """Return the user's innermost function around each event row, or -1, whichever lines were watched."""
     files, lines = known_places(trace)
-    site = _line_sites(trace, rows, at_ns)
     frame = np.append(_users_frames(trace), NO_PARENT)[_frame_around(trace, rows)]
-    file = np.where(site >= 0, site, np.where(frame >= 0, frame + trace.sites.height, NO_PARENT))
+    file = np.where(frame >= 0, frame + trace.sites.height, NO_PARENT)
     return Places(files, file, np.append(filled(lines, 0), 0)[file])
 
 

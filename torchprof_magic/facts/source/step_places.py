@@ -11,7 +11,7 @@ from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
 from torchprof_magic.facts.host.step_pieces import StepPieces, recorded_pieces
 from torchprof_magic.facts.shared import once_per_trace
-from torchprof_magic.facts.source.places import Places, places_that_ran, with_forward_places
+from torchprof_magic.facts.source.places import Places, functions_around, places_that_ran, with_forward_places
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 
 if TYPE_CHECKING:
@@ -41,6 +41,13 @@ def placed_pieces(trace: Trace) -> PlacedPieces:
     lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
     ran = ran._replace(file=np.where(has_site, pieces.site, ran.file), line=np.where(has_site, lines, ran.line))
     return PlacedPieces(pieces, named, with_forward_places(trace, row, ran), ran)
+
+
+@once_per_trace
+def functions_of_pieces(trace: Trace) -> Places:
+    """Return the user's function that each of the ``placed_pieces`` belongs to, where frames were recorded."""
+    row = np.append(host_nest(trace).row, NO_PARENT)[placed_pieces(trace).named]
+    return with_forward_places(trace, row, functions_around(trace, row), functions_around)
 
 
 def called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:

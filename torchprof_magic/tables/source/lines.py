@@ -144,7 +144,7 @@ SCHEMA: dict[str, DType] = {
 
 
 # The function in the name of a frame: path(line): function.
-_FUNCTION = r"\([0-9]+\): (.+)$"
+FUNCTION = r"\([0-9]+\): (.+)$"
 CPU_PARTS = ("own_cpu_ns", "backward_cpu_ns", "wait_ns")
 _SHARED = {name: dtype for name, dtype in SCHEMA.items() if name not in ("cpu_ns", "phase", *CPU_PARTS)}
 
@@ -256,7 +256,7 @@ def _by_op(trace: Trace, part: TimeRange) -> pl.DataFrame:
             "backward_device_ns": np.where(is_backward, device_ns, 0),
         }
     )
-    name = pl.col("source").first().str.extract(_FUNCTION).fill_null("")
+    name = pl.col("source").first().str.extract(FUNCTION).fill_null("")
     numbers = pl.col("hits", "self_cpu_ns", "device_ns", "backward_device_ns").sum()
     sums = frame.filter(pl.Series(is_there)).drop_nulls("file").group_by("file", "line").agg(name, numbers)
     sums = sums.with_columns(pl.col("self_cpu_ns").alias("total_cpu_ns"), pl.lit(None).alias("bytes"))

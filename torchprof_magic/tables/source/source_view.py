@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.facts.shared import device_rows, once_for_the_whole
+from torchprof_magic.facts.shared import device_rows, in_category, once_for_the_whole
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.line_times import line_times, moved_backward
+from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.source.shown_files import files_as_shown
+from torchprof_magic.facts.source.step_places import functions_of_pieces
 from torchprof_magic.model.shapes import Column, Outline, Table, both_passes
-from torchprof_magic.tables.source.lines import CPU_PARTS, SCHEMA, lines_table
+from torchprof_magic.tables.source.lines import COLUMNS, CPU_PARTS, FUNCTION, SCHEMA, lines_table
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
 OUTSIDE = "outside of these lines"
+FUNCTIONS = "functions that these lines call, counted above"
 _DEVICE = ("device_ns", "backward_device_ns")
 _BOTH_DEVICE = Column(
     name="both_device_ns",
@@ -56,7 +59,9 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     frame = pl.concat([frame, _rest(trace, table.frame, part)], how="diagonal_relaxed")
     frame = frame.with_columns(pl.sum_horizontal(_DEVICE).alias("both_device_ns"))
     shown = replace(_with_columns(table, frame), note="note" if frame["note"].is_not_null().any() else None)
-    return _folded(shown) if is_watched else replace(shown, sort_by="cpu_ns")
+    if not is_watched:
+        return replace(shown, sort_by="cpu_ns")
+    return _with_functions(_folded(shown), _functions(trace, table.frame, part))
 
 
 def _hottest_below(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
@@ -167,6 +172,45 @@ def _folded(table: Table) -> Table:
     both = pl.concat([folds, rows], how="diagonal_relaxed").sort("row", "is_fold", descending=[False, True])
     outline = Outline(id="id", parent="above", open_levels=1, closed="is_fold")
     return replace(table, frame=both.select("id", "above", "is_fold", *frame.columns), outline=outline)
+
+
+def _functions(trace: Trace, lines: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
+    """Return the functions in files without watched lines, where frames were recorded, the most time first."""
+    if not in_category(trace, "python_function").any():
+        return pl.DataFrame()
+    names = call_tree(trace)
+    named = pl.DataFrame({"file": names.file, "line": names.line, "source": names.name.str.extract(FUNCTION)})
+    times = line_times(trace, part, functions_of_pieces(trace)).drop_nulls("file")
+    times = times.join(named.unique(["file", "line"], keep="first"), on=["file", "line"], how="left")
+    times = times.filter(~pl.col("file").is_in(lines["file"].unique().implode()))
+    times = times.with_columns(pl.sum_horizontal(CPU_PARTS).alias("cpu_ns"), files_as_shown(trace, times["file"]))
+    return times.filter(pl.col("cpu_ns") > 0).sort("cpu_ns", "file", "line", descending=[True, False, False])
+
+
+def _with_functions(table: Table, functions: pl.DataFrame) -> Table:
+    """Return the view with functions below a row of their own; what they take is in the lines above."""
+    if functions.height == 0:
+        return table
+    outline = table.outline or Outline(id="id", parent="above", open_levels=1, closed="is_fold")
+    frame = table.frame
+    if table.outline is None:
+        number = pl.format("line {}", pl.int_range(pl.len()))
+        frame = frame.with_columns(number.alias("id"), pl.lit("").alias("above"), pl.lit(value=False).alias("is_fold"))
+    head = pl.DataFrame({"id": ["functions"], "above": [""], "is_fold": [False], "source": [FUNCTIONS]})
+    below = functions.with_columns(
+        pl.format("function {}", pl.int_range(pl.len())).alias("id"),
+        pl.lit("functions").alias("above"),
+        pl.lit(value=False).alias("is_fold"),
+        pl.lit(value=True).alias("is_aside"),
+    )
+    rows = pl.concat([frame.with_columns(pl.lit(value=False).alias("is_aside")), head, below], how="diagonal_relaxed")
+    rows = rows.with_columns(pl.col("is_aside").fill_null(value=False)).select(*frame.columns, "is_aside")
+    return replace(table, frame=rows, outline=replace(outline, aside="is_aside"), columns=_with_file(table.columns))
+
+
+def _with_file(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns with that of the file, which functions have."""
+    return columns if columns[0].name == "file" else (COLUMNS[0], *columns)
 
 
 def _of_file(frame: pl.DataFrame, *, first: bool = False) -> list[pl.Expr]:

@@ -23,7 +23,7 @@ from torchprof_magic.model.shapes import Table
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA, Trace
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.tables.source.lines import CPU_PARTS, lines_table
-from torchprof_magic.tables.source.source_view import OUTSIDE, source_view
+from torchprof_magic.tables.source.source_view import FUNCTIONS, OUTSIDE, source_view
 
 WITH_LINES = (
     "03_h100_qwen_stacks_memory.json.gz",
@@ -141,6 +141,29 @@ def test_columns_that_say_nothing_are_absent() -> None:
     assert names == ["line", "source", "hits", "cpu_ns", "own_cpu_ns", "phase", "self_cpu_ns", "total_cpu_ns"]
 
 
+def test_functions_of_recorded_frames_stand_below_the_lines_that_call_them_and_count_there() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        frame("cell(1): <module>", 0, 100),
+        frame("a.py(3): cold", 12, 10),
+        frame("b.py(7): hot", 30, 15),
+        span("aten::mm", 32, 5, **{"Sequence number": 1}),
+        span("MmBackward0", 60, 30, **{"Sequence number": 1, "Fwd thread id": 1}),
+        with_stack=1,
+    )
+    view = source_view(watched(trace, (1, 0, 10), (2, 10, 40), (3, 50, 50)))
+    columns = ("file", "line", "source", "cpu_ns", "backward_cpu_ns")
+    assert view.frame.filter("is_aside").select(columns).rows() == [
+        ("b.py", 7, "hot", 45_000, 30_000),
+        ("a.py", 3, "cold", 10_000, 0),
+    ]
+    lines = view.frame.filter(~pl.col("is_aside"))
+    assert lines["source"].to_list() == [*SOURCE, FUNCTIONS]
+    assert lines["cpu_ns"].sum() == 100_000
+    below = view.frame.filter(pl.col("above") != "")["above"].to_list()
+    assert (view.outline.aside, below) == ("is_aside", ["functions"] * 2) if view.outline else False
+
+
 def check_parts(view: Table) -> None:
     """Check that the parts of each bar add up to its number, and that no part of the host's time is negative."""
     for column in view.columns:
@@ -153,6 +176,8 @@ def check_parts(view: Table) -> None:
 def check_sums(trace: Trace, part: TimeRange) -> None:
     """Check that the rows add up to the part of the steps, or of the windows, and to that of the work of devices."""
     view = source_view(trace, part)
+    if "is_aside" in view.frame.columns:  # functions that the lines call count there
+        view = replace(view, frame=view.frame.filter(~pl.col("is_aside")))
     check_parts(view)
     chosen = counted_steps(trace)
     start, end = (trace.steps[name].to_numpy() for name in ("start_ns", "end_ns"))
@@ -179,12 +204,16 @@ def made(seed: int, *, has_frames: bool) -> Trace:
             kernel("gemm", float(at + 3), float(dur), correlation=number),
             span("cudaStreamSynchronize", float(rng.integers(0, 390)), float(dur), cat="cuda_runtime"),
         ]
-    if has_frames:
+    if has_frames:  # and with an odd seed no lines
         places = [(int(rng.integers(1, 9)), float(rng.integers(0, 300)), float(rng.integers(1, 90))) for _ in range(9)]
         events += [frame(f"m.py({line}): f{line}", start, dur) for line, start, dur in places]
-        return make_trace(*events, with_stack=1)
+        trace = make_trace(*events, with_stack=1)
+        if seed % 2:
+            return trace
+    else:
+        trace = make_trace(*events)
     runs = [(int(rng.integers(1, 5)), float(at), float(rng.integers(1, 14))) for at in range(0, 400, 14)]
-    return watched(make_trace(*events), *runs)
+    return watched(trace, *runs)
 
 
 @pytest.mark.parametrize("has_frames", [True, False])
@@ -328,7 +357,7 @@ def check_that_the_verdict_counts_as_the_source_does(trace: Trace) -> None:
 @pytest.mark.parametrize("has_frames", [True, False])
 @pytest.mark.parametrize("seed", sampled(range(8)))
 def test_the_verdict_has_the_lines_of_the_source(seed: int, has_frames: bool) -> None:
-    check_that_the_verdict_counts_as_the_source_does(made(seed, has_frames=has_frames))
+    check_that_the_verdict_counts_as_the_source_does(made(2 * seed + 1, has_frames=has_frames))
 
 
 def test_the_verdict_of_a_real_trace_has_the_lines_of_the_source(recorded: Trace) -> None:
