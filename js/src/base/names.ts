@@ -2,7 +2,7 @@
 
 /** About how wide a character is in pixels: of code in a table, and in a list, of both. */
 export const CODE_CHAR_PX = 7.3;
-export const LIST_CHAR_PX = 7.7;
+export const LIST_CHAR_PX = 7.5;
 
 const ELLIPSIS = "…";
 // The part of the room for the beginning of a cut name; the rest is for its end.

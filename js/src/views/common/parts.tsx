@@ -2,7 +2,7 @@
 
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { formatCount } from "../../base/format";
+import { formatCount, tailOf } from "../../base/format";
 import { phaseColor, phaseTitle } from "../../base/palette";
 import { Button } from "./button";
 import type { ReportContext } from "./context";
@@ -116,6 +116,18 @@ export function PhaseDot({ report, phase }: DotProps) {
       style={{ backgroundColor: color }}
     />
   );
+}
+
+interface DigitsProps {
+  readonly text: string;
+  /** The most decimals of a number in the column. */
+  readonly decimals: number;
+}
+
+/** A number of a column, with its point below those of the others. */
+export function Digits({ text, decimals }: DigitsProps) {
+  const tail = tailOf(text, decimals);
+  return <span data-tp-tail={tail === "" ? undefined : tail}>{text}</span>;
 }
 
 /** A ratio as a length in CSS, kept within 0–100 %. */

@@ -1,6 +1,7 @@
 /** What changed since an earlier run: in words, and the steps of both on one scale. */
 
 import { formatNs, plural, unbroken } from "../../base/format";
+import { cutMiddle } from "../../base/names";
 import { dotScale } from "../../layout/change-dots";
 import { tickLabel } from "../../layout/time-ticks";
 import type { ChangeHeader } from "../../wire/header";
@@ -59,6 +60,9 @@ function Swap({ report }: { readonly report: ReportContext }) {
   );
 }
 
+// About what fits beside the dots.
+const TITLE_CHARS = 24;
+
 // Nearer to an end of the scale, a label stands beside its tick and inside the chart.
 const END_SHARE = 0.1;
 
@@ -79,7 +83,7 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
       <div class="tp-dots-names">
         {change.runs.map(({ title, steps, typical, is_shown }, index) => (
           <span key={`${index}`} style={{ height: `${ROW_PX}px` }} title={title}>
-            <b>{title}</b>
+            <b>{cutMiddle(title, TITLE_CHARS)}</b>
             <small>
               {is_shown && "this run · "}
               {plural(steps.length, "step")}

@@ -1,6 +1,6 @@
 /** The main facts of a run, by section. */
 
-import { columnFormat, formatRatio, formatValue, plural } from "../../base/format";
+import { columnFormat, decimalsIn, formatValue, plural } from "../../base/format";
 import { LIST_CHAR_PX, shortenAll } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
 import { revealIn, select, showView } from "../../state/store";
@@ -8,7 +8,7 @@ import type { Fact, FactsHeader, Section } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { focusable } from "../common/focusable";
-import { PhaseDot, percent } from "../common/parts";
+import { Digits, PhaseDot, percent } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
@@ -46,7 +46,9 @@ export function FactsView({ report, view }: FactsProps) {
         <Cards report={report} cards={cards} />
       </div>
       {top.length > 1 && (
-        <div class="tp-top-lists">{top.map((section) => sectionOf(report, section))}</div>
+        <div class="tp-top-lists">
+          {top.map((section) => sectionOf(report, section, largestOf(top, section)))}
+        </div>
       )}
       <About report={report} sections={inGroup("about")} />
     </div>
@@ -91,18 +93,25 @@ function About({
   );
 }
 
-function sectionOf(report: ReportContext, section: Section) {
-  const props = { report, section, key: section.title };
+/** The largest number of the lists side by side in the unit of one, which share a scale. */
+function largestOf(sections: readonly Section[], { facts: [first] }: Section): number {
+  const facts = sections.flatMap(({ facts }) => facts).filter(({ unit }) => unit === first?.unit);
+  return Math.max(0, ...facts.map(numberOf));
+}
+
+function sectionOf(report: ReportContext, section: Section, most = largestOf([section], section)) {
+  const props = { report, section, most, key: section.title };
   if (section.kind === "phases") return <PhaseSection {...props} />;
   if (section.kind === "bars") return <BarSection {...props} />;
   return <FactSection {...props} />;
 }
 
-/** Facts of one unit as bars on one scale; the largest is a whole track. */
-function BarSection({ report, section }: SectionProps) {
-  const largest = section.facts.reduce((most, fact) => Math.max(most, numberOf(fact)), 0);
-  const unit = section.facts[0]?.unit ?? "ns";
-  const { format, suffix } = columnFormat(unit, largest);
+/** Facts of one unit as bars on one scale; `most` is a whole track. */
+function BarSection({ report, section, most }: SectionProps & { readonly most: number }) {
+  const largest = largestOf([section], section);
+  const { format, suffix } = columnFormat(section.facts[0]?.unit ?? "ns", largest, most);
+  const numbers = section.facts.map((fact) => format(numberOf(fact)));
+  const decimals = Math.max(...numbers.map(decimalsIn));
   const { ref, width } = useWidth<HTMLSpanElement>();
   const texts = labelTexts(section.facts, Math.floor(width / LIST_CHAR_PX));
   return (
@@ -126,12 +135,14 @@ function BarSection({ report, section }: SectionProps) {
             <span class="tp-phase-track">
               <span
                 class="tp-phase-fill"
-                style={{ width: percent(largest > 0 ? numberOf(fact) / largest : 0) }}
+                style={{ width: percent(most > 0 ? numberOf(fact) / most : 0) }}
               >
                 <PhaseDot report={report} phase={fact.phase} />
               </span>
             </span>
-            <span class="tp-phase-number">{format(numberOf(fact))}</span>
+            <span class="tp-phase-number">
+              <Digits text={numbers[index] ?? ""} decimals={decimals} />
+            </span>
           </li>
         ))}
       </ul>
@@ -233,6 +244,8 @@ function PhaseSection({ report, section }: SectionProps) {
   const whole = section.facts.reduce((sum, fact) => sum + numberOf(fact), 0);
   const largest = Math.max(...section.facts.map(numberOf));
   const { format, suffix } = columnFormat(section.facts[0]?.unit ?? "ns", largest);
+  const texts = section.facts.map((fact) => format(numberOf(fact)));
+  const decimals = Math.max(...texts.map(decimalsIn));
   return (
     <section class="tp-facts tp-breakdown">
       <h3 class="tp-split">
@@ -240,13 +253,14 @@ function PhaseSection({ report, section }: SectionProps) {
         <span class="tp-aside">{`${suffix} ${section.aside}`.trim()}</span>
       </h3>
       <ul>
-        {section.facts.map((fact) => (
+        {section.facts.map((fact, index) => (
           <PhaseRow
             key={fact.label}
             report={report}
             fact={fact}
             whole={whole}
-            text={format(numberOf(fact))}
+            text={texts[index] ?? ""}
+            decimals={decimals}
           />
         ))}
       </ul>
@@ -263,9 +277,12 @@ interface PhaseRowProps {
   readonly fact: Fact;
   readonly whole: number;
   readonly text: string;
+  readonly decimals: number;
 }
 
-function PhaseRow({ report, fact, whole, text }: PhaseRowProps) {
+const SHARES = columnFormat("ratio", 1);
+
+function PhaseRow({ report, fact, whole, text, decimals }: PhaseRowProps) {
   const ratio = whole > 0 ? numberOf(fact) / whole : 0;
   return (
     <li class="tp-phase-row">
@@ -278,8 +295,12 @@ function PhaseRow({ report, fact, whole, text }: PhaseRowProps) {
           <PhaseDot report={report} phase={fact.label} />
         </span>
       </span>
-      <span class="tp-phase-number">{text}</span>
-      <span class="tp-phase-ratio">{formatRatio(ratio)}</span>
+      <span class="tp-phase-number">
+        <Digits text={text} decimals={decimals} />
+      </span>
+      <span class="tp-phase-ratio">
+        <Digits text={SHARES.format(ratio)} decimals={1} /> %
+      </span>
     </li>
   );
 }

@@ -82,6 +82,10 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
   const shown = groups.slice(0, MOST_ROWS);
   const rest = groups.slice(MOST_ROWS);
   const { ref, width } = useWidth<HTMLTableCellElement>();
+  const ages = columnFormat(
+    "ns",
+    Math.max(0, ...shown.map(({ first }) => (time ?? 0) - first || 0)),
+  );
   const room = Math.floor((width - DOT_PX) / CODE_CHAR_PX);
   const titles = shortenAll(
     shown.map(({ title }) => title),
@@ -100,7 +104,7 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
               Tensor, and who made it
             </th>
             <th scope="col">{suffix}</th>
-            <th scope="col">{time === null ? "Blocks" : "Age"}</th>
+            <th scope="col">{time === null ? "Blocks" : `Age ${ages.suffix}`}</th>
           </tr>
         </thead>
         <tbody>
@@ -111,6 +115,7 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
               group={group}
               text={[titles[index] ?? "", places[index] ?? ""]}
               format={format}
+              age={ages.format}
               time={time}
             />
           ))}
@@ -132,10 +137,11 @@ interface RowProps {
   /** Its title and its place, cut to the room of the list. */
   readonly text: readonly [string, string];
   readonly format: (value: number) => string;
+  readonly age: (ns: number) => string;
   readonly time: number | null;
 }
 
-function Row({ report, group, text, format, time }: RowProps) {
+function Row({ report, group, text, format, age, time }: RowProps) {
   const { theme } = report.look.value;
   const { title, place, op, category, count, bytes } = group;
   const [shownTitle, shownPlace] = text;
@@ -169,16 +175,16 @@ function Row({ report, group, text, format, time }: RowProps) {
       {time === null ? (
         <td>{formatCount(count)}</td>
       ) : (
-        <td title={agesOf(group, time)}>{ageOf(group, time)}</td>
+        <td title={agesOf(group, time)}>{ageOf(group, time, age)}</td>
       )}
     </tr>
   );
 }
 
 /** The age of the oldest. */
-function ageOf({ first }: BlockGroup, time: number): string {
+function ageOf({ first }: BlockGroup, time: number, format: (ns: number) => string): string {
   if (Number.isNaN(first)) return "before";
-  return time <= first ? "new" : formatNs(time - first);
+  return time <= first ? "new" : format(time - first);
 }
 
 /** "12 ms", "0.21–3.04 s", or that it is older than the recording. */

@@ -1,6 +1,13 @@
 /** The columns of a table: which are shown, how wide, and how their numbers are written. */
 
-import { type ColumnFormat, columnFormat, isNumeric, isText } from "../../base/format";
+import {
+  type ColumnFormat,
+  columnFormat,
+  decimalsIn,
+  isNumeric,
+  isText,
+  tailOf,
+} from "../../base/format";
 import {
   type Column,
   type Frame,
@@ -35,6 +42,8 @@ export interface GridColumn {
   readonly isIdle: boolean;
   /** How wide the numbers are beside the bars. */
   readonly digitsPx: number;
+  /** The most decimals of its numbers. */
+  readonly decimals: number;
   readonly text: (row: number) => string;
 }
 
@@ -98,7 +107,7 @@ function noteOf({ note }: TableHeader, frame: Frame): (row: number) => string {
 
 type Looks = Pick<
   GridColumn,
-  "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "digitsPx" | "text"
+  "title" | "isNumeric" | "widthPx" | "wishPx" | "largest" | "digitsPx" | "decimals" | "text"
 >;
 
 function textLooks(
@@ -115,7 +124,8 @@ function textLooks(
   const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
   const mostPx = header.is_verbatim ? SOURCE_WISH_PX : LEAD_WISH_PX;
   const wishPx = isLead ? Math.min(mostPx, wholePx) : widthPx;
-  return { title: header.title, isNumeric: false, widthPx, wishPx, largest: 0, digitsPx: 0, text };
+  const none = { largest: 0, digitsPx: 0, decimals: 0 };
+  return { title: header.title, isNumeric: false, widthPx, wishPx, ...none, text };
 }
 
 function numberLooks(
@@ -128,20 +138,28 @@ function numberLooks(
   const format = columnFormat(header.unit, largest / divisor, beside);
   const text = (row: number) => format.format((values[row] ?? Number.NaN) / divisor);
   const title = titleWithUnit(header.title, format);
-  const digitsPx = longestOf(values, format, divisor) * CHAR_PX;
+  const { chars, decimals } = extentOf(values, format, divisor);
+  const digitsPx = chars * CHAR_PX;
   const widthPx = numberWidth(header, title, digitsPx);
   const looks = { title, isNumeric: isRight(header), widthPx, wishPx: widthPx };
-  return { ...looks, largest, digitsPx, text };
+  return { ...looks, largest, digitsPx, decimals, text };
 }
 
-/** The most characters of a number; rounding can make others longer than the largest, and signs are wider than digits. */
-function longestOf(values: Numbers, { format }: ColumnFormat, divisor: number): number {
-  let longest = 1;
-  for (let row = 0; row < Math.min(values.length, MEASURED_ROWS); row += 1) {
-    const text = format((values[row] ?? Number.NaN) / divisor);
-    longest = Math.max(longest, text.length + LESS_CHARS * (text.match(/[<>−]/g)?.length ?? 0));
-  }
-  return Math.max(longest, format(-largestOf(values) / divisor).length - 1);
+/**
+ * The most characters and decimals of a number, with its point below the others; rounding can make some longer than the
+ * largest, and signs are wider than digits.
+ */
+function extentOf(values: Numbers, { format }: ColumnFormat, divisor: number) {
+  const shown = Array.from(values.slice(0, MEASURED_ROWS), (value) => format(value / divisor));
+  const decimals = shown.reduce((most, text) => Math.max(most, decimalsIn(text)), 0);
+  const lengths = shown.map(
+    (text) =>
+      text.length +
+      tailOf(text, decimals).length +
+      LESS_CHARS * (text.match(/[<>−]/g)?.length ?? 0),
+  );
+  const largest = format(-largestOf(values) / divisor).length - 1;
+  return { decimals, chars: Math.max(1, largest, ...lengths) };
 }
 
 function isRight(header: ColumnHeader): boolean {

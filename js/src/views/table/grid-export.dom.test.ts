@@ -94,9 +94,9 @@ describe("textOfRows", () => {
   it("writes what the page shows, with tabs between cells", () => {
     expect(textOfRows(columnsOf(OPS), [0, 1])).toBe(
       [
-        "Op\tCalls\tSelf CPU ms\tPeak kB",
-        "aten::mm\t1,234\t1.500\t2.048",
-        "aten::add\t5\t–\t−0.512",
+        "Op\tCalls\tSelf CPU ms\tPeak KiB",
+        "aten::mm\t1,234\t1.500\t2.000",
+        "aten::add\t5\t–\t−0.500",
       ].join("\n"),
     );
   });

@@ -6,7 +6,7 @@ import { phaseColor, phaseTitle } from "../../base/palette";
 import { type Frame, numberAt, stringAt } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
-import { filledClass, PhaseDot, percent } from "../common/parts";
+import { Digits, filledClass, PhaseDot, percent } from "../common/parts";
 import { barRatio, type GridColumn } from "./grid-columns";
 import { cellClass } from "./grid-header";
 import { type CutNames, isCut } from "./grid-names";
@@ -16,6 +16,8 @@ import { ROW_PX } from "./virtual-rows";
 const INDENT_PX = 16;
 // By how much the button that opens a row is larger than its mark, on each side.
 const FOLD_MARGIN_PX = 5;
+// The arrow before a change.
+const CHANGE_MARK_PX = 20;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
 
@@ -187,7 +189,11 @@ function Cell(props: CellProps) {
       class={isCode ? "tp-value tp-code" : "tp-value"}
       title={column.isNumeric ? undefined : text}
     >
-      {isCut(column) ? props.names.text(column, row, -1) : text}
+      {isCut(column) ? (
+        props.names.text(column, row, -1)
+      ) : (
+        <Digits text={text} decimals={column.decimals} />
+      )}
     </span>
   );
   if (column.header.is_change) return <ChangeCell {...props} value={value} number={number} />;
@@ -211,7 +217,10 @@ function ChangeCell({
           style={{ width: percent(half), marginLeft: percent(number < 0 ? 0.5 - half : 0.5) }}
         />
       </span>
-      <span class={`tp-bar-value tp-${kind}-text`} style={{ width: `${column.digitsPx + 14}px` }}>
+      <span
+        class={`tp-bar-value tp-${kind}-text`}
+        style={{ width: `${column.digitsPx + CHANGE_MARK_PX}px` }}
+      >
         {kind !== "same" && <span aria-hidden="true">{number > 0 ? "▲ " : "▼ "}</span>}
         {value}
       </span>

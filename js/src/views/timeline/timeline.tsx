@@ -206,13 +206,15 @@ function ZoomButtons({ moves }: MovesProps) {
   );
 }
 
-/** "step 5 · 0 – 64.0 of 220 ms", "steps 4–6 · 0 – 684 ms". */
+/** "step 5 · 0 – 64.0 ms of 220 ms", "step 5 · 220 ms", "steps 4–6 · 0 – 684 ms". */
 function placeText({ overview: model, span }: TimelineMoves): string {
   const { origin, step } = originOf(model, span);
   const { format, suffix } = columnFormat("ns", Math.max(Math.abs(span.end - origin), 1));
   const part = `${format(span.start - origin)} – ${format(span.end - origin)} ${suffix}`;
   if (step === undefined) return [stepsText(model, span), part].filter(Boolean).join(" · ");
-  return `step ${step.number} · ${part} of ${formatNs(step.end - step.start)}`;
+  const long = formatNs(step.end - step.start);
+  const isWhole = span.start <= step.start && span.end >= step.end;
+  return `step ${step.number} · ${isWhole ? long : `${part} of ${long}`}`;
 }
 
 function stepsText(model: TimelineModel, { start, end }: Span<Ns>): string {

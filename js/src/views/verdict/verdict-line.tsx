@@ -41,7 +41,7 @@ function StepStrip({
   const chosen = bars.find((bar) => isChosen(store, bar));
   const text =
     chosen === undefined
-      ? stepsText(bars, source.header)
+      ? stepsText(bars, source.header, isToldIn(source.header))
       : `step ${chosen.number} · ${formatNs(chosen.dur_ns)}`;
   return (
     <div class="tp-step-strip">
@@ -74,8 +74,17 @@ function StepStrip({
   );
 }
 
-/** "4 of 5 steps · 215 ms each": how many steps count, and the typical one. */
-function stepsText({ length }: readonly StepBar[], { steps, step_ns }: ReportHeader): string {
-  const of = steps < length ? `${steps} of ` : "";
-  return `${of}${plural(length, "step")} · ${formatNs(step_ns ?? 0)}${length > 1 ? " each" : ""}`;
+/** Whether the verdict beside it says how long a step takes. */
+function isToldIn({ verdict, step_ns }: ReportHeader): boolean {
+  return verdict.text.some(({ text }) => text.includes(formatNs(step_ns ?? 0)));
+}
+
+/** "4 of 5 steps · 215 ms each": how many steps count, and the typical one where that is not told already. */
+function stepsText(
+  { length }: readonly StepBar[],
+  { steps, step_ns }: ReportHeader,
+  isTold: boolean,
+): string {
+  const count = `${steps < length ? `${steps} of ` : ""}${plural(length, "step")}`;
+  return isTold ? count : `${count} · ${formatNs(step_ns ?? 0)}${length > 1 ? " each" : ""}`;
 }
