@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import base64
 import html
-import math
 import re
 from typing import TYPE_CHECKING, Any
-
-import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.verdict.diagnosis import all_problems
@@ -22,15 +19,15 @@ from torchprof_magic.render.bars import swatch_image, track_image
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
 from torchprof_magic.render.pictures import PICTURES
-from torchprof_magic.render.text import machine_of, steps_sentence
+from torchprof_magic.render.text import column_text, machine_of, steps_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torchprof_magic.findings.verdict.decision import Verdict
     from torchprof_magic.findings.verdict.words import Span
     from torchprof_magic.model.meta import Problem
-    from torchprof_magic.model.shapes import Bars, Card, Column, Fact, Section, Shape
+    from torchprof_magic.model.shapes import Bars, Card, Fact, Section, Shape
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.model.units import ColumnFormat
 
@@ -260,7 +257,7 @@ def _ops(ops: Shape, steps: float) -> str:
     if frame.height == 0:
         return ""
     columns = [column for column in ops.columns if not column.is_minor and column.unit in _SHOWN_UNITS]
-    looks = [_looks(column, ops.frame, steps) for column in columns]
+    looks = [column_text(column, ops.frame, steps) for column in columns]
     heads = [(_NAME, "Op"), *((_NUMBER, _text(title)) for title, _ in looks)]
     order = frame.sort(ops.sort_by, descending=True, maintain_order=True) if ops.sort_by else frame
     rows = [
@@ -271,19 +268,6 @@ def _ops(ops: Shape, steps: float) -> str:
         for row in order.head(TOP_ROWS).iter_rows(named=True)
     ]
     return f"{_table(heads, rows)}{_rest(frame.height - TOP_ROWS, 'op')}"
-
-
-def _looks(column: Column, frame: pl.DataFrame, steps: float) -> tuple[str, Callable[[float | None], str]]:
-    """Return the title of a column with its unit, and how its numbers are written: sums a step, as the page does."""
-    divisor = steps if column.is_sum else 1
-    values = frame[column.name].cast(pl.Float64).fill_nan(None).abs()
-    largest = float(values.max() or 0)  # type: ignore[arg-type]
-    look = column_format(column.unit, largest / divisor)
-    is_titled = look.suffix == "" or column.title.endswith(look.suffix)
-    title = column.title if is_titled else f"{column.title} {look.suffix}"
-    if look.suffix.endswith("FLOP"):  # "Backward GFLOP" rather than "Backward FLOPs GFLOP"
-        title = f"{column.title.removesuffix('FLOPs')}{look.suffix}"
-    return title, lambda value: look.format(math.nan if value is None else value / divisor)
 
 
 def _figure(view: str, shape: Shape) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,9 @@ from torchprof_magic.facts.device.busy import has_any_device
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import top_rows
 from torchprof_magic.model.units import (
+    column_format,
     counted,
-    format_bytes,
     format_count,
-    format_flop,
     format_ns,
     format_ratio,
     printable,
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
     from torchprof_magic.findings.verdict.decision import Verdict
     from torchprof_magic.model.meta import Meta, Problem
-    from torchprof_magic.model.shapes import Card, Mark, Series, Table
+    from torchprof_magic.model.shapes import Card, Column, Mark, Series, Table
     from torchprof_magic.model.trace import Trace
 
 TOP_ROWS = 10
 NAME_WIDTH = 44
-# The units of the columns that are shown, and how their cells are written.
-_CELLS = {"ns": format_ns, "bytes": format_bytes, "flop": format_flop, "count": format_count}
+MIN_CELL_WIDTH = 18
+CELL_GAP = 2
+# The units of the columns that are shown.
+_UNITS = ("ns", "bytes", "flop", "count")
 # What torch puts before the names of all its ops, and of all its backward nodes.
 _COMMON = re.compile(r"^(?:autograd::engine::evaluate_function: )?(?:aten::)?(?=\w)")
 MOST_DEVICES = 4  # kinds of devices that are named; a file can name a thousand
@@ -178,23 +180,40 @@ def _op_lines(ops: Table, steps: pl.DataFrame) -> list[str]:
     frame = top_rows(ops)
     if frame.height == 0:
         return []
-    shown = [column for column in ops.columns if column.unit in _CELLS and not column.is_minor]
-    header = "".join(f"{column.title:>18}" for column in shown)
-    lines = ["", f"{'Op, per step' if steps.height else 'Op':<{NAME_WIDTH}}{header}"]
-    divisors = [max(_counted(steps).height, 1) if column.is_sum else 1 for column in shown]
-    for row in frame.head(TOP_ROWS).to_dicts():
-        cells = "".join(
-            f"{_cell(row[column.name], column.unit, divisor):>18}"
-            for column, divisor in zip(shown, divisors, strict=True)
-        )
-        lines.append(f"{_shortened(row['name']):<{NAME_WIDTH}}{cells}")
+    shown = [column for column in ops.columns if column.unit in _UNITS and not column.is_minor]
+    looks = [column_text(column, frame, max(_counted(steps).height, 1)) for column in shown]
+    top = frame.head(TOP_ROWS)
+    names = ["Op, per step" if steps.height else "Op", *map(_shortened, top["name"].cast(pl.String).to_list())]
+    columns = [
+        [title, *_aligned([write(value) for value in top[column.name].to_list()])]
+        for column, (title, write) in zip(shown, looks, strict=True)
+    ]
+    widths = [max(MIN_CELL_WIDTH, *(len(cell) + CELL_GAP for cell in column)) for column in columns]
+    padded = [[f"{cell:>{width}}" for cell in column] for column, width in zip(columns, widths, strict=True)]
+    rows = zip(*padded, strict=True)
+    lines = ["", *(f"{name:<{NAME_WIDTH}}{''.join(cells)}".rstrip() for name, cells in zip(names, rows, strict=True))]
     hidden = frame.height - TOP_ROWS
     lines.append(f"and {counted(hidden, 'more op')}" if hidden > 0 else "")
     return lines
 
 
-def _cell(value: float | None, unit: str, divisor: int) -> str:
-    return "–" if value is None else _CELLS[unit](value / divisor)
+def column_text(column: Column, frame: pl.DataFrame, steps: float) -> tuple[str, Callable[[float | None], str]]:
+    """Return the title of a column with its unit, and how its numbers are written: sums a step, as the page does."""
+    divisor = steps if column.is_sum else 1
+    values = frame[column.name].cast(pl.Float64).fill_nan(None).abs()
+    largest = float(values.max() or 0)  # type: ignore[arg-type]
+    look = column_format(column.unit, largest / divisor)
+    is_titled = look.suffix == "" or column.title.endswith(look.suffix)
+    title = column.title if is_titled else f"{column.title} {look.suffix}"
+    if look.suffix.endswith("FLOP"):  # "Backward GFLOP" rather than "Backward FLOPs GFLOP"
+        title = f"{column.title.removesuffix('FLOPs')}{look.suffix}"
+    return title, lambda value: look.format(math.nan if value is None else value / divisor)
+
+
+def _aligned(cells: list[str]) -> list[str]:
+    """Return numbers of a column with their points below each other, when they end at the same place."""
+    tails = [len(cell) - cell.index(".") if "." in cell else 0 for cell in cells]
+    return [cell + " " * (max(tails, default=0) - tail) for cell, tail in zip(cells, tails, strict=True)]
 
 
 def _shortened(name: str) -> str:

@@ -170,6 +170,17 @@ def test_a_name_that_does_not_fit_loses_what_all_ops_begin_with_before_it_is_cut
     assert f"\n{'x' * 30}…{'x' * 11} " in text
 
 
+def test_a_column_of_the_summary_has_one_unit_and_its_points_below_each_other() -> None:
+    spans = span("aten::mm", 0, 2_000), span("aten::add", 3_000, 3), span("aten::sub", 4_000, 0)
+    lines = Report(make_trace(*spans)).summary().splitlines()
+    head = next(line for line in lines if line.startswith("Op "))
+    mm, add, none = (next(line for line in lines if line.startswith(f"aten::{name} ")) for name in ("mm", "add", "sub"))
+    assert "Self CPU ms" in head
+    # 2 ms and 3 us in ms; the times end where their title ends.
+    at = head.index("Self CPU ms") + len("Self CPU ms")
+    assert [mm[:at][-5:], add[:at][-5:], none[:at][-5:]] == ["2.000", "0.003", "0    "]
+
+
 def test_an_unknown_summary_or_figure_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="'text' or 'json'"):
         report().summary("xml")  # type: ignore[arg-type]
@@ -241,5 +252,5 @@ def test_work_of_no_op_has_no_calls_in_the_summary_and_the_static_copy() -> None
     # Queued before the recording began: no launch is in the file.
     report = Report(make_trace(span("aten::mm", 0, 5), kernel("gemm", 2, 30, correlation=1)))
     line = next(line for line in report.summary().splitlines() if line.startswith("under no op"))
-    assert line.split() == ["under", "no", "op", "–", "–", "–", "30", "µs"]
+    assert line.split() == ["under", "no", "op", "–", "–", "–", "30.00"]
     assert "under no op" in report._repr_html_()
