@@ -11,7 +11,7 @@ afterEach(() => {
 });
 
 function fact(label: string, value: number, more: Partial<Fact> = {}): Fact {
-  return { label, value, unit: "ns", note: "", view: "", op: "", phase: "", ...more };
+  return { label, value, unit: "ns", note: "", view: "", op: "", phase: "", spot: "", ...more };
 }
 
 async function shown(...sections: readonly Partial<Section>[]): Promise<HTMLElement> {
