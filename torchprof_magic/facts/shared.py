@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from torchprof_magic.facts.known_names import KnownNames, known_names
 from torchprof_magic.facts.time_range import WHOLE
-from torchprof_magic.model.distinct import codes_of, distinct, last_rows
+from torchprof_magic.model.distinct import codes_of, last_rows, numbered
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
-from torchprof_magic.model.rows import filled, values_at
-from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES
+from torchprof_magic.model.known_names import KnownNames, known_names
+from torchprof_magic.model.rows import are_in, filled, in_categories, rows_where, values_at
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,13 +79,9 @@ class _EventNames(NamedTuple):
 @once_per_trace
 def _event_names(trace: Trace) -> _EventNames:
     names = trace.events["name"]
-    once = distinct(names)
-    codes = codes_of(once)
-    order = np.argsort(codes)
-    codes, texts = codes[order], once[order].cast(pl.String)
-    place = np.zeros(int(codes.max(initial=0)) + 1, np.int32)
-    place[codes] = np.arange(len(codes))
-    of_events, known = place[codes_of(names)], known_names(texts)
+    rows, of_events = numbered(codes_of(names))
+    texts = values_at(names, rows).cast(pl.String)
+    known = known_names(texts)
     of_events.flags.writeable = False
     return _EventNames(texts.to_frame("name"), of_events, known, known.numbers_of(texts))
 
@@ -137,11 +133,7 @@ def _category_numbers(trace: Trace) -> npt.NDArray[np.unsignedinteger]:
 
 def in_category(trace: Trace, *names: str) -> BoolArray:
     """Return which events are in one of a few categories."""
-    numbers = _category_numbers(trace)
-    found = np.zeros(len(numbers), np.bool_)
-    for name in names:
-        found |= numbers == CATEGORIES.index(name)
-    return found
+    return in_categories(_category_numbers(trace), *names)
 
 
 @once_per_trace
@@ -161,7 +153,7 @@ def device_numbers(trace: Trace) -> IntArray:
 @once_per_trace
 def launch_links(trace: Trace) -> pl.DataFrame:
     """Return the rows of launches and of their work, ``source`` and ``target``."""
-    return trace.flows.filter(trace.flows["kind"] == "launch")
+    return rows_where(trace.flows, are_in(trace.flows["kind"], ("launch",)))
 
 
 @once_per_trace

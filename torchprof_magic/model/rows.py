@@ -8,17 +8,20 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.model.intervals import NO_PARENT
-from torchprof_magic.model.trace import MAX_SUM
+from torchprof_magic.model.trace import CATEGORIES, MAX_SUM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import numpy.typing as npt
 
     from torchprof_magic.model.intervals import BoolArray, IntArray
+    from torchprof_magic.model.trace import DType
 
 # Where numbers are further apart, a table of them would be larger than the rows.
 _MOST_NUMBERS_PER_ROW = 8
+# Columns with nulls become float64 on their way to an array, in which larger integers are not exact.
+_EXACT_INTEGER = 2**53
 
 
 def values_at(values: pl.Series, rows: npt.NDArray[np.integer]) -> pl.Series:
@@ -37,13 +40,28 @@ def are_in(values: pl.Series, wanted: Iterable[str]) -> BoolArray:
     return found
 
 
+def in_categories(numbers: npt.NDArray[np.integer], *names: str) -> BoolArray:
+    """Return which events are in one of a few categories; ``numbers`` are the places of theirs in ``CATEGORIES``."""
+    found = np.zeros(len(numbers), np.bool_)
+    for name in names:
+        found |= numbers == CATEGORIES.index(name)
+    return found
+
+
 def filled(values: pl.Series, missing: int) -> IntArray:
     """Return a column of integers as an array, with ``missing`` where it is null."""
     nulls = values.null_count()
     if nulls == len(values):
         return np.full(len(values), missing, np.int64)
-    numbers = values.cast(pl.Int64)
-    return (numbers.set(numbers.is_null(), missing) if nulls else numbers).to_numpy().astype(np.int64)
+    if not nulls:
+        return values.to_numpy().astype(np.int64)
+    if not _are_exact(values):
+        return values.cast(pl.Int64).set(values.is_null(), missing).to_numpy().astype(np.int64)
+    floats = values.to_numpy()
+    is_null = np.isnan(floats)
+    numbers = np.where(is_null, 0, floats).astype(np.int64)
+    numbers[is_null] = missing
+    return numbers
 
 
 def are_known(values: pl.Series) -> BoolArray:
@@ -51,7 +69,42 @@ def are_known(values: pl.Series) -> BoolArray:
     nulls = values.null_count()
     if nulls in (0, len(values)):
         return np.full(len(values), nulls == 0)
-    return values.is_not_null().to_numpy()
+    return ~np.isnan(values.to_numpy()) if values.dtype.is_integer() else values.is_not_null().to_numpy()
+
+
+def _are_exact(values: pl.Series) -> bool:
+    """Return whether all integers of a column are float64 numbers as well."""
+    return max(int(values.max()), -int(values.min())) <= _EXACT_INTEGER  # type: ignore[arg-type]
+
+
+def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
+    """Return the frame with some columns in place of those of their names, and new ones behind the others."""
+    result = frame.clone()
+    for column in columns:
+        if column.name in result.columns:
+            result.replace_column(result.get_column_index(column.name), column)
+        else:
+            result.insert_column(result.width, column)
+    return result
+
+
+def rows_where(frame: pl.DataFrame, is_kept: BoolArray) -> pl.DataFrame:
+    """Return some rows of a frame; the same frame if these are all."""
+    if is_kept.all():
+        return frame
+    mask = pl.Series(is_kept)
+    return pl.DataFrame([column.filter(mask) for column in frame.get_columns()])
+
+
+def frame_of(schema: Mapping[str, DType], columns: Mapping[str, object]) -> pl.DataFrame:
+    """Return a frame with the columns of a schema, from values that polars needs not look at to know their type."""
+    return pl.DataFrame([_series(name, columns[name], dtype) for name, dtype in schema.items()])
+
+
+def _series(name: str, values: object, dtype: DType) -> pl.Series:
+    if isinstance(values, pl.Series):
+        return (values if values.dtype == dtype else values.cast(dtype)).alias(name)
+    return pl.Series(name, values, dtype=dtype)  # type: ignore[arg-type]
 
 
 def row_keys(*columns: npt.NDArray[np.integer] | BoolArray) -> IntArray:

@@ -8,14 +8,18 @@ import numpy as np
 import polars as pl
 import pytest
 
+from torchprof_magic.model.distinct import numbered
 from torchprof_magic.model.rows import (
     are_in,
     are_known,
     filled,
+    frame_of,
     row_keys,
     row_numbers,
     rows_by_number,
+    rows_where,
     values_at,
+    with_series,
 )
 
 if TYPE_CHECKING:
@@ -90,3 +94,39 @@ def test_numbers_of_rows_fit_into_a_table() -> None:
 
 def test_the_last_row_of_a_number_is_found_by_it() -> None:
     assert rows_by_number(np.array([2, 0, 2]), np.array([10, 20, 30]), 4).tolist() == [20, -1, 30, -1]
+
+
+@pytest.mark.parametrize("high", [2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
+def test_integers_beside_nulls_stay_exact(high: int) -> None:
+    values = pl.Series([high, None, high + 1 if high < 0 else high - 1], dtype=pl.Int64)
+    assert filled(values, -1).tolist() == [values[0], -1, values[2]]
+    assert are_known(values).tolist() == [True, False, True]
+
+
+def test_columns_are_put_in_the_place_of_those_of_their_names_and_new_ones_behind_them() -> None:
+    frame = pl.DataFrame({"a": [1, 2], "b": [3, 4]})
+    changed = with_series(frame, pl.Series("a", ["x", "y"]), pl.Series("c", [5, 6]))
+    assert changed.to_dict(as_series=False) == {"a": ["x", "y"], "b": [3, 4], "c": [5, 6]}
+    assert frame.to_dict(as_series=False) == {"a": [1, 2], "b": [3, 4]}
+
+
+@pytest.mark.parametrize(("kept", "rows"), [([0, 1, 2], [1, 2, 3]), ([0, 2], [1, 3]), ([], [])])
+def test_rows_are_chosen_in_all_columns(kept: list[int], rows: list[int]) -> None:
+    frame = pl.DataFrame({"a": [1, 2, 3], "b": ["1", "2", "3"]})
+    found = rows_where(frame, np.isin(np.arange(3), kept))
+    assert found.schema == frame.schema
+    assert found.to_dict(as_series=False) == {"a": rows, "b": [str(row) for row in rows]}
+
+
+def test_a_frame_has_the_columns_and_the_types_of_its_schema() -> None:
+    schema = {"a": pl.Int32(), "b": pl.String(), "c": pl.Int64()}
+    frame = frame_of(schema, {"c": [None], "b": pl.Series("x", ["y"], dtype=pl.Categorical()), "a": np.array([7])})
+    assert dict(frame.schema) == schema
+    assert frame.rows() == [(7, "y", None)]
+
+
+@pytest.mark.parametrize("codes", [[], [3], [5, 2, 5, 2, 3], [900_000, 7, 900_000]])
+def test_rows_of_equal_codes_share_a_number(codes: list[int]) -> None:
+    rows, of_rows = numbered(np.array(codes, np.uint32))
+    assert [codes[row] for row in rows] == sorted(set(codes))
+    assert [codes[rows[number]] for number in of_rows] == codes

@@ -12,7 +12,7 @@ import polars as pl
 
 from torchprof_magic.facts.shared import in_category, is_named, launch_sources
 from torchprof_magic.model.intervals import NO_PARENT, marked_above, nearest_marked
-from torchprof_magic.model.rows import are_known, values_at
+from torchprof_magic.model.rows import are_known, frame_of, values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -70,6 +70,9 @@ def collectives_of(trace: Trace) -> pl.DataFrame:
     row, on_host = _rows(trace)
     if len(row) == 0:
         return pl.DataFrame(schema=SCHEMA)
+    start_ns = events["start_ns"].to_numpy()[row]
+    in_order = np.argsort(start_ns, kind="stable")
+    row, on_host, start_ns = row[in_order], on_host[in_order], start_ns[in_order]
     around = _described_by(trace, row, on_host=on_host)
     texts = _texts(events, row, around)
     names = [
@@ -78,23 +81,20 @@ def collectives_of(trace: Trace) -> pl.DataFrame:
             (text.name for text in texts), _names(events, around[:, 0]), _names(events, row), strict=True
         )
     ]
-    frame = pl.DataFrame(
-        {
-            "step": values_at(events["step"], row),
-            "cycle": values_at(events["cycle"], row),
-            "name": names,
-            "group": [text.group for text in texts],
-            "group_title": [text.group_title for text in texts],
-            "group_size": [text.group_size for text in texts],
-            "sequence": [text.sequence for text in texts],
-            "start_ns": values_at(events["start_ns"], row),
-            "dur_ns": values_at(events["dur_ns"], row),
-            "bytes": [text.size_bytes for text in texts],
-            "on_host": on_host,
-        },
-        schema=SCHEMA,
-    )
-    return frame.sort("start_ns", maintain_order=True)
+    columns: dict[str, object] = {
+        "step": values_at(events["step"], row),
+        "cycle": values_at(events["cycle"], row),
+        "name": names,
+        "group": [text.group for text in texts],
+        "group_title": [text.group_title for text in texts],
+        "group_size": [text.group_size for text in texts],
+        "sequence": [text.sequence for text in texts],
+        "start_ns": start_ns,
+        "dur_ns": events["dur_ns"].to_numpy()[row],
+        "bytes": [text.size_bytes for text in texts],
+        "on_host": on_host,
+    }
+    return frame_of(SCHEMA, columns)
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.host.blocking import RULE, blocking_calls
+from torchprof_magic.facts.host.blocking import RULE, calls_that_block
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
     BLOCKED,
@@ -306,10 +306,9 @@ def cause_codes(trace: Trace) -> IntArray:
 
 def _rules(trace: Trace) -> IntArray:
     """Return for each event 0, or 1 plus the number of the rule by which it blocks."""
-    calls = blocking_calls(trace)
+    calls = calls_that_block(trace)
     rules = np.zeros(trace.events.height, np.int64)
-    if calls.height:
-        rules[calls["row"].to_numpy()] = calls["rule"].to_physical().to_numpy().astype(np.int64) + 1
+    rules[calls.row] = calls.rule + 1
     return rules
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.host.host_nest import HostNest, host_nest
 from torchprof_magic.facts.shared import device_rows, in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
-from torchprof_magic.model.rows import values_at
+from torchprof_magic.model.rows import frame_of, values_at
 from torchprof_magic.model.vendors import (
     COPY_CALL,
     DEVICE_WAIT,
@@ -46,6 +46,7 @@ STARTING_DRIVER_NS = 1_000_000
 FULL_QUEUE_CALLS = 512
 
 RULE = pl.Enum(tuple(RULES))
+RULE_NUMBERS = {rule: number for number, rule in enumerate(RULES)}
 SCHEMA: dict[str, DType] = {
     "row": pl.Int64,
     "rule": RULE,
@@ -65,6 +66,34 @@ _NAMES = (
 _KINDS = ("", "sync", "query", "init", "copy", "launch", "alloc")
 
 
+class BlockingCalls(NamedTuple):
+    """The blocking calls in order of time: rows of ``events``, numbers of ``RULES``, and times in ns."""
+
+    row: IntArray
+    rule: IntArray
+    start_ns: IntArray
+    end_ns: IntArray
+
+    def meet(self, *rules: str) -> BoolArray:
+        """Return which of them meet one of some rules."""
+        found = np.zeros(len(self.rule), np.bool_)
+        for rule in rules:
+            found |= self.rule == RULE_NUMBERS[rule]
+        return found
+
+
+@once_per_trace
+def calls_that_block(trace: Trace) -> BlockingCalls:
+    """Return the blocking calls; a call inside a blocking call is not listed."""
+    nest = host_nest(trace)
+    if not in_category(trace, "runtime").any() or len(nest.row) == 0:
+        return BlockingCalls(*(np.empty(0, np.int64) for _ in BlockingCalls._fields))
+    found = _blocking(trace, nest)
+    chosen = np.flatnonzero(found >= 0)
+    chosen = chosen[np.lexsort((nest.row[chosen], nest.start_ns[chosen]))]
+    return BlockingCalls(nest.row[chosen], found[chosen], nest.start_ns[chosen], nest.end_ns[chosen])
+
+
 @once_per_trace
 def blocking_calls(trace: Trace) -> pl.DataFrame:
     """Return one row per blocking call: its row in ``events``, the rule that it meets, and its times in ns.
@@ -72,24 +101,20 @@ def blocking_calls(trace: Trace) -> pl.DataFrame:
     ``device_busy_ns`` is the part of it in which some device worked; only the rest can be what limits the program. A
     call inside a blocking call is not listed.
     """
-    calls = np.flatnonzero(in_category(trace, "runtime"))
-    nest = host_nest(trace)
-    if len(calls) == 0 or len(nest.row) == 0:
-        return pl.DataFrame(schema=SCHEMA)
-    found = _blocking(trace, nest)
-    chosen = np.flatnonzero(found >= 0)
-    chosen = chosen[np.lexsort((nest.row[chosen], nest.start_ns[chosen]))]
-    start, end = nest.start_ns[chosen], nest.end_ns[chosen]
-    return pl.DataFrame(
-        {
-            "row": nest.row[chosen],
-            "rule": values_at(pl.Series([*RULES], dtype=RULE), found[chosen]),
-            "start_ns": start,
-            "dur_ns": end - start,
-            "device_busy_ns": any_busy_ns(trace, start, end),
-        },
-        schema=SCHEMA,
-    )
+    row, rule, start, end = calls_that_block(trace)
+    columns = {
+        "row": row,
+        "rule": rules_named(rule),
+        "start_ns": start,
+        "dur_ns": end - start,
+        "device_busy_ns": any_busy_ns(trace, start, end),
+    }
+    return frame_of(SCHEMA, columns)
+
+
+def rules_named(numbers: IntArray) -> pl.Series:
+    """Return the rules with these numbers."""
+    return values_at(pl.Series([*RULES], dtype=RULE), numbers)
 
 
 def _blocking(trace: Trace, nest: HostNest) -> IntArray:
@@ -97,10 +122,9 @@ def _blocking(trace: Trace, nest: HostNest) -> IntArray:
     kind = _kinds(trace)[nest.row]
     length = nest.end_ns - nest.start_ns
     rule = np.full(len(kind), NO_PARENT, np.int64)
-    names = list(RULES)
 
     def choose(which: BoolArray, name: str) -> None:
-        rule[which & (rule == NO_PARENT)] = names.index(name)
+        rule[which & (rule == NO_PARENT)] = RULE_NUMBERS[name]
 
     of = {name: kind == number for number, name in enumerate(_KINDS)}
     choose(of["sync"] & _by_profiler(trace, nest), "profiler")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from torchprof_magic.facts.device.captures import captures_of
-from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.blocking import calls_that_block
 from torchprof_magic.facts.host.host_lines import import_spans
 from torchprof_magic.facts.host.host_nest import (
     HostNest,
@@ -96,9 +96,8 @@ def _own_states(trace: Trace) -> IntArray:
         own[matches & (~is_call | (state == COMPILE))] = state
     is_profiler = is_named(trace, PROFILER_NAME)
     own[is_profiler & in_category(trace, "python_function")] = PROFILER
-    blocked = blocking_calls(trace)
-    rows = blocked["row"].to_numpy()
-    own[rows] = np.where((blocked["rule"] == "profiler").to_numpy(), PROFILER, BLOCKED)
+    blocked = calls_that_block(trace)
+    own[blocked.row] = np.where(blocked.meet("profiler"), PROFILER, BLOCKED)
     own[one_time_events(trace)] = ONCE
     return own
 

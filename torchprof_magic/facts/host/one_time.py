@@ -12,12 +12,11 @@ import polars as pl
 
 from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.device.launches import launching_calls
-from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.blocking import calls_that_block
 from torchprof_magic.facts.host.host_lines import import_spans
 from torchprof_magic.facts.shared import in_category, is_named, launch_links, name_numbers, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import BoolArray, IntArray, merge
-from torchprof_magic.model.rows import are_in
 from torchprof_magic.model.vendors import COPY_CALL, DRIVER_CALL, LAUNCH, MEMORY_CALL, QUEUE_CALL, WAITING_CALL
 
 if TYPE_CHECKING:
@@ -73,8 +72,8 @@ def one_time_spans(trace: Trace) -> tuple[IntArray, IntArray]:
 
 def _set_up(trace: Trace) -> IntArray:
     """Return the rows of the calls that set the device up."""
-    calls = blocking_calls(trace)
-    return calls["row"].to_numpy()[(calls["rule"] == "init").to_numpy()]
+    calls = calls_that_block(trace)
+    return calls.row[calls.meet("init")]
 
 
 @once_per_trace
@@ -186,8 +185,8 @@ def _only_in_the_first_step(trace: Trace) -> BoolArray:
 def _first_launches(trace: Trace, is_call: BoolArray) -> BoolArray:
     """Return which slow launches are the first of a kernel, whose code the driver loads then."""
     found = np.zeros(trace.events.height, np.bool_)
-    calls = blocking_calls(trace)
-    is_slow = (calls["rule"] == "slow launch") & (calls["dur_ns"] >= LONG_CALL_NS)
+    calls = calls_that_block(trace)
+    is_slow = calls.meet("slow launch") & (calls.end_ns - calls.start_ns >= LONG_CALL_NS)
     if not is_slow.any():
         return found
     links = launch_links(trace)
@@ -200,7 +199,7 @@ def _first_launches(trace: Trace, is_call: BoolArray) -> BoolArray:
     has_work = np.zeros(trace.events.height, np.bool_)
     has_work[launching_calls(trace).row] = True
     loads |= is_call & ~has_work  # of a capture, say: what it would have run is not known
-    rows = calls["row"].to_numpy()[is_slow.to_numpy()]
+    rows = calls.row[is_slow]
     found[rows] = loads[rows]
     return found
 
@@ -208,11 +207,11 @@ def _first_launches(trace: Trace, is_call: BoolArray) -> BoolArray:
 @once_per_trace
 def _without_waits(trace: Trace) -> IntArray:
     """Return how long each event lasts without the blocking calls in it."""
-    events, waits = trace.events, blocking_calls(trace)
-    is_wait = ~are_in(waits["rule"], ("init", "slow launch"))
+    events, waits = trace.events, calls_that_block(trace)
+    is_wait = ~waits.meet("init", "slow launch")
     dur = events["dur_ns"].to_numpy().astype(np.int64)
     parent = events["parent"].to_numpy().astype(np.int64)
-    above, ns = parent[waits["row"].to_numpy()[is_wait]], waits["dur_ns"].to_numpy()[is_wait]
+    above, ns = parent[waits.row[is_wait]], (waits.end_ns - waits.start_ns)[is_wait]
     while (above >= 0).any():
         dur = dur - sum_by(above, ns, len(dur))
         above = np.where(above >= 0, parent[above], -1)

@@ -24,7 +24,7 @@ from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.findings.verdict.accounts import named_pieces
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge
-from torchprof_magic.model.rows import values_at
+from torchprof_magic.model.rows import are_known, filled, frame_of, values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.memory.in_use import memory_frame
@@ -115,9 +115,10 @@ def rank_frames(trace: Trace) -> RankFrames:
     """Return the frames of one rank, of its recording as far as that can be believed."""
     trace = believable(trace)
     collectives = collectives_of(trace)
+    first = collectives.head(MOST_COLLECTIVES)
     return RankFrames(
         summary=_summary(trace, collectives),
-        collectives=collectives.head(MOST_COLLECTIVES).with_columns(_counts(trace, collectives.head(MOST_COLLECTIVES))),
+        collectives=first.hstack([pl.Series("counts", _count(trace, first), dtype=pl.Boolean)]),
         doings=_doings(trace, collectives),
         spans=_spans(trace),
         problems=_problems(trace),
@@ -131,12 +132,13 @@ def _counted(trace: Trace) -> Windows:
     return Windows(*merge(counted.start_ns, counted.end_ns), has_steps=len(counted.row) > 0)
 
 
-def _counts(trace: Trace, collectives: pl.DataFrame) -> pl.Series:
+def _count(trace: Trace, collectives: pl.DataFrame) -> BoolArray:
     """Return which collectives belong to steps that count, by where they were launched, or else began."""
-    numbers = trace.steps["number"].gather(counted_steps(trace).row.tolist())
-    begins = pl.Series(counted_part(trace).holds(collectives["start_ns"].to_numpy()), dtype=pl.Boolean)
-    in_step = collectives["step"].is_in(numbers.implode())
-    return pl.Series("counts", in_step.fill_null(begins) if len(numbers) else begins, dtype=pl.Boolean)
+    numbers = trace.steps["number"].to_numpy()[counted_steps(trace).row]
+    begins, step = counted_part(trace).holds(collectives["start_ns"].to_numpy()), collectives["step"]
+    if len(numbers) == 0:
+        return begins
+    return np.where(are_known(step), np.isin(filled(step, 0), numbers), begins)
 
 
 def _summary(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
@@ -163,7 +165,7 @@ def _summary(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
         "is_partial": meta.is_partial,
         "has_device": trace.has_device,
     }
-    return pl.DataFrame([row], schema=RANK_SCHEMA)
+    return frame_of(RANK_SCHEMA, {name: [value] for name, value in row.items()})
 
 
 def _device_name(trace: Trace) -> str:
@@ -247,7 +249,7 @@ def _doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     parts = [_device_doings(trace, collectives), _idle_doings(trace)] if trace.has_device else [_host_doings(trace)]
     sums = pl.concat(parts)
     order = [True, *(False for _ in _DOING)]
-    return sums.filter(sums["ns"] > 0).sort("ns", *_DOING, descending=order, nulls_last=True).head(MOST_DOINGS)
+    return sums.sort("ns", *_DOING, descending=order, nulls_last=True).head(MOST_DOINGS)
 
 
 def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
@@ -258,15 +260,14 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     free = windows.without(*merge(start, start + dur))
     ns = covered_ns(*free, work.start_ns, work.end_ns) if len(work.row) else np.empty(0, np.int64)
     _, first, of_name = np.unique(name_numbers(trace)[work.row], return_index=True, return_inverse=True)
-    numbers: dict[str, int] = {}
     titles = [kernel_title(name) for name in values_at(trace.events["name"], work.row[first]).to_list()]
-    of_title = np.array([numbers.setdefault(title, len(numbers)) for title in titles], np.int64)
-    columns: dict[str, Sequence[object] | IntArray] = {
-        "cause": ["compute"] * len(numbers),
-        "name": list(numbers),
-        "ns": sum_by(of_title[of_name], ns, len(numbers)),
-    }
-    return pl.DataFrame([_column(name, columns.get(name, [None] * len(numbers))) for name in DOINGS_SCHEMA])
+    sums: dict[str, int] = {}
+    for title, of_title in zip(titles, sum_by(of_name, ns, len(first)).tolist(), strict=True):
+        sums[title] = sums.get(title, 0) + of_title
+    sums = {title: total for title, total in sums.items() if total > 0}
+    columns: dict[str, object] = dict.fromkeys(DOINGS_SCHEMA, [None] * len(sums))
+    columns |= {"cause": ["compute"] * len(sums), "name": list(sums), "ns": list(sums.values())}
+    return frame_of(DOINGS_SCHEMA, columns)
 
 
 def _idle_doings(trace: Trace) -> pl.DataFrame:
@@ -283,7 +284,8 @@ def _host_doings(trace: Trace) -> pl.DataFrame:
     """Return what the thread that runs the steps did, but for communication."""
     pieces = named_pieces(trace)
     is_counted = np.isin(np.arange(trace.steps.height), counted_steps(trace).row)
-    rows = pieces.filter((pieces["phase"] != "communication") & pl.Series(is_counted).gather(pieces["step"]))
+    is_listed = (pieces["phase"] != "communication") & pl.Series(is_counted).gather(pieces["step"])
+    rows = pieces.filter(is_listed & (pieces["dur_ns"] > 0))
     found = rows.select(
         pl.col("phase").alias("cause"),
         pl.col("name").cast(pl.String),
@@ -316,7 +318,7 @@ def _spans(trace: Trace) -> pl.DataFrame:
         "start_ns": start,
         "dur_ns": np.concatenate((steps["end_ns"].to_numpy(), end)) - start,
     }
-    return pl.DataFrame(columns, schema=SPANS_SCHEMA)
+    return frame_of(SPANS_SCHEMA, columns)
 
 
 def _computing(trace: Trace) -> tuple[IntArray, IntArray]:
@@ -343,8 +345,5 @@ def _coarse(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _problems(trace: Trace) -> pl.DataFrame:
-    rows = [
-        {"code": each.code, "severity": each.severity, "count": each.count, "message": each.message, "fix": each.fix}
-        for each in all_problems(trace)
-    ]
-    return pl.DataFrame(rows, schema=PROBLEMS_SCHEMA)
+    problems = all_problems(trace)
+    return frame_of(PROBLEMS_SCHEMA, {name: [getattr(each, name) for each in problems] for name in PROBLEMS_SCHEMA})

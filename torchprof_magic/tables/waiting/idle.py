@@ -26,7 +26,7 @@ from torchprof_magic.facts.host.host_states import (
 from torchprof_magic.facts.shared import name_numbers, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at
-from torchprof_magic.model.rows import filled, row_keys, values_at
+from torchprof_magic.model.rows import filled, frame_of, row_keys, values_at
 from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
@@ -153,14 +153,14 @@ def idle_sums(trace: Trace, device: int, part: TimeRange) -> pl.DataFrame:
     first, sums = _summed(same, idle_ns[here])
     row = here[first]
     file_of, line_of = Places(labels.places.files, labels.places.file[row], labels.places.line[row]).columns()
-    columns = {
+    columns: dict[str, object] = {
         "cause": _labels(list(CAUSES), causes[row]),
         "name": values_at(trace.events["name"], labels.row[row]).cast(pl.String),
         "file": file_of,
         "line": line_of,
         "ns": sums,
     }
-    return pl.DataFrame(columns, schema=_SUMS_SCHEMA)
+    return frame_of(_SUMS_SCHEMA, columns)
 
 
 def _begins(gap: IntArray, cause: IntArray) -> npt.NDArray[np.uint32]:
@@ -194,7 +194,11 @@ def _idle_labels(trace: Trace) -> _IdleLabels:
     cause = np.where(is_dispatch & (outer >= 0), outer, pieces.cause)
     row = np.append(nest.row, NO_PARENT)[cause]
     places, step, codes = places_of(trace, row, pieces.start_ns), _step_at(trace, pieces.start_ns), cause_codes(trace)
-    file = filled(places.files.cast(pl.Categorical).to_physical(), NO_PARENT)
+    file = (
+        filled(places.files.cast(pl.Categorical).to_physical(), NO_PARENT)
+        if len(places.files)
+        else np.empty(0, np.int64)
+    )
     name = name_numbers(trace).astype(np.int64)
     names = (np.append(name, NO_PARENT)[row], np.append(file, NO_PARENT)[places.file], places.line.astype(np.int64))
     same = (pieces.gap, filled(step, NO_PARENT), codes, pieces.host, *names)
@@ -207,22 +211,20 @@ def _idle_frame(
     """Return the rows that begin with the pieces ``first``."""
     pieces, places = idle_pieces(trace), labels.places
     file_of, line_of = Places(places.files, places.file[first], places.line[first]).columns()
-    return pl.DataFrame(
-        {
-            "device": pieces.device[first],
-            "step": values_at(labels.step, first),
-            "cause": _labels(cause_names(), labels.codes[first]),
-            "detail": _labels(list(DETAILS), pieces.detail[first]),
-            "host": _labels(list(STATES), pieces.host[first]),
-            "name": values_at(trace.events["name"], labels.row[first]).cast(pl.String),
-            "file": file_of,
-            "line": line_of,
-            "start_ns": start_ns,
-            "idle_ns": idle_ns,
-            "gap": pieces.gap[first],
-        },
-        schema=SCHEMA,
-    )
+    columns: dict[str, object] = {
+        "device": pieces.device[first],
+        "step": values_at(labels.step, first),
+        "cause": _labels(cause_names(), labels.codes[first]),
+        "detail": _labels(list(DETAILS), pieces.detail[first]),
+        "host": _labels(list(STATES), pieces.host[first]),
+        "name": values_at(trace.events["name"], labels.row[first]).cast(pl.String),
+        "file": file_of,
+        "line": line_of,
+        "start_ns": start_ns,
+        "idle_ns": idle_ns,
+        "gap": pieces.gap[first],
+    }
+    return frame_of(SCHEMA, columns)
 
 
 def _summed(same: tuple[IntArray, ...], values: IntArray) -> tuple[IntArray, IntArray]:

@@ -9,12 +9,14 @@ import polars as pl
 
 from torchprof_magic.facts.device.busy import any_busy_ns
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.host.blocking import RULES, blocking_calls
+from torchprof_magic.facts.host.blocking import RULES, BlockingCalls, calls_that_block, rules_named
+from torchprof_magic.facts.host.blocking import SCHEMA as CALLS_SCHEMA
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.seen_waits import seen_waits
 from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events, places_of
+from torchprof_magic.model.rows import frame_of, rows_where
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN, DType
 
@@ -166,36 +168,34 @@ def _rows(frame: pl.DataFrame) -> pl.DataFrame:
 
 def waiting_ns(trace: Trace, part: TimeRange) -> int:
     """Return how long all blocking calls of the program took within a part, without waits of the host."""
-    return int(_calls_in(trace, part)["dur_ns"].sum())
+    calls = _in_windows(trace)
+    return int(part.cut(calls.start_ns, calls.end_ns - calls.start_ns)[1].sum())
 
 
 def _calls_in(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return the calls of the program that wait in a part, with the time in it, and how long a device worked then."""
     calls = _in_windows(trace)
-    start, dur = part.cut(calls["start_ns"].to_numpy(), calls["dur_ns"].to_numpy())
-    busy = any_busy_ns(trace, start, start + dur, part)
-    calls = calls.with_columns(
-        pl.Series("start_ns", start), pl.Series("dur_ns", dur), pl.Series("device_busy_ns", busy)
-    )
-    return calls.filter(pl.col("dur_ns") > 0)
+    start, dur = part.cut(calls.start_ns, calls.end_ns - calls.start_ns)
+    columns = {
+        "row": calls.row,
+        "rule": rules_named(calls.rule),
+        "start_ns": start,
+        "dur_ns": dur,
+        "device_busy_ns": any_busy_ns(trace, start, start + dur, part),
+    }
+    return rows_where(frame_of(CALLS_SCHEMA, columns), dur > 0)
 
 
 @once_per_trace
-def _in_windows(trace: Trace) -> pl.DataFrame:
+def _in_windows(trace: Trace) -> BlockingCalls:
     """Return the blocking calls of the program, cut off at the ends of the windows."""
-    calls, windows = blocking_calls(trace), windows_of(trace)
-    if calls.height == 0:
-        return calls
-    start = calls["start_ns"].to_numpy()
-    end = start + calls["dur_ns"].to_numpy()
-    at = np.searchsorted(windows.start_ns, end, side="left") - 1
+    calls, windows = calls_that_block(trace), windows_of(trace)
+    at = np.searchsorted(windows.start_ns, calls.end_ns, side="left") - 1
     is_known = (at >= 0) & (len(windows.start_ns) > 0)
-    low = np.append(windows.start_ns, 0)[at]
-    high = np.append(windows.end_ns, 0)[at]
-    start, end = np.maximum(start, low), np.minimum(end, high)
-    is_chosen = (calls["rule"] != "profiler").to_numpy() & is_known & (end > start)
-    calls = calls.with_columns(pl.Series("start_ns", start), pl.Series("dur_ns", end - start))
-    return calls.filter(pl.Series(is_chosen))
+    start = np.maximum(calls.start_ns, np.append(windows.start_ns, 0)[at])
+    end = np.minimum(calls.end_ns, np.append(windows.end_ns, 0)[at])
+    chosen = np.flatnonzero(~calls.meet("profiler") & is_known & (end > start))
+    return BlockingCalls(calls.row[chosen], calls.rule[chosen], start[chosen], end[chosen])
 
 
 def _causes(trace: Trace, rows: IntArray) -> list[pl.Series]:

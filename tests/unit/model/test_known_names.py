@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from torchprof_magic.facts import known_names as known_names_module
-from torchprof_magic.facts.known_names import KnownNames, known_names
+from torchprof_magic.model import known_names as known_names_module
+from torchprof_magic.model.known_names import KnownNames, known_names, which_match
 
 PATTERN = r"^aten::"
 
@@ -56,3 +56,7 @@ def test_a_trace_with_many_or_long_names_is_not_kept() -> None:
     shared = known_names(pl.Series(["a"]))
     assert known_names(pl.Series([str(number) for number in range(5_001)])) is not shared
     assert known_names(pl.Series(["a" * 1_000_001])) is not shared
+
+
+def test_texts_are_asked_for_a_match_wherever_they_come_from() -> None:
+    assert which_match(pl.Series(["GPU 0", "python", ""]), r"(?i)\bgpu\b").tolist() == [True, False, False]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Names of a trace with more of them, or longer ones, are not kept for the next; and so many are kept of all traces.
 MOST_OF_TRACE = 5_000
-MAX_BYTES_OF_TRACE = 1_000_000
+MAX_CHARS_OF_TRACE = 1_000_000
 MOST_NAMES = 20_000
 MOST_PATTERNS = 200
 _UNKNOWN = -1
@@ -66,11 +66,17 @@ class KnownNames:
 def known_names(names: pl.Series) -> KnownNames:
     """Return where the distinct names of a trace are looked up: with those of the traces before, if they are few."""
     global _shared  # noqa: PLW0603 - what is looked up in the old one keeps it
-    if len(names) > MOST_OF_TRACE or names.str.len_bytes().sum() > MAX_BYTES_OF_TRACE:
+    if len(names) > MOST_OF_TRACE or sum(map(len, names.to_list())) > MAX_CHARS_OF_TRACE:
         return KnownNames()
     if len(_shared) + len(names) > MOST_NAMES:
         _shared = KnownNames()
     return _shared
+
+
+def which_match(names: pl.Series, pattern: str) -> BoolArray:
+    """Return which of some texts without nulls, few and mostly different, a regular expression matches somewhere."""
+    known = known_names(names)
+    return known.matches(pattern, names, known.numbers_of(names))
 
 
 _shared = KnownNames()
