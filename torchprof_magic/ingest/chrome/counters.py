@@ -117,7 +117,7 @@ def with_devices(counters: pl.DataFrame, places: pl.DataFrame, processes: pl.Dat
     A process of the host is none of a device.
     """
     if counters.height == 0:
-        return counters.with_columns(pl.lit(None, pl.Int32).alias("device"))
+        return counters.hstack([pl.Series("device", [], dtype=pl.Int32)])
     number = pl.col("pid").cast(pl.Int32, strict=False)
     is_work = pl.col("category").is_in(DEVICE_CATEGORIES)
     work = places.filter(is_work).select("pid", pl.coalesce("device", number).fill_null(0).alias("worked"))

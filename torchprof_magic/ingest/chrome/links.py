@@ -11,7 +11,18 @@ from torchprof_magic.ingest.chrome.shared_numbers import nearest_calls
 from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW
 from torchprof_magic.model.distinct import codes_of
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, interval_at
-from torchprof_magic.model.rows import are_in, are_known, filled, row_keys, row_numbers, rows_by_number
+from torchprof_magic.model.rows import (
+    are_in,
+    are_known,
+    filled,
+    frame_of,
+    in_categories,
+    row_keys,
+    row_numbers,
+    rows_by_number,
+    rows_where,
+    values_at,
+)
 from torchprof_magic.model.trace import (
     ARROWS_SCHEMA,
     DEVICE_CATEGORIES,
@@ -22,23 +33,27 @@ from torchprof_magic.model.trace import (
 )
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from torchprof_magic.ingest.findings import Findings
 
+    # The number of the category of each event.
+    Categories = npt.NDArray[np.uint8]
 
 # The category of torch's arrows from calls to the work that they launch. Their ids are correlations.
 LAUNCH_ARROW = "ac2g"
 
 
-def launch_flows(events: pl.DataFrame, lanes: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+def launch_flows(events: pl.DataFrame, category: Categories, lanes: pl.DataFrame, findings: Findings) -> pl.DataFrame:
     """Return the links from runtime calls to device events, by correlation.
 
     One call can start many kernels (graph replay). ``External id`` is not used: in many traces it equals the
     correlation and matches a wrong op. Of calls with the same correlation, the nearest is taken.
     """
-    is_work = are_in(events["category"], DEVICE_CATEGORIES)
+    is_work = in_categories(category, *DEVICE_CATEGORIES)
     if not is_work.any():
         return no_rows("flows")
-    is_call = are_in(events["category"], ("runtime", "cpu_op"))  # ops have correlations in old exports of autograd only
+    is_call = in_categories(category, "runtime", "cpu_op")  # ops have correlations in old exports of autograd only
     is_numbered = are_known(events["correlation"])
     calls, work = np.flatnonzero(is_call & is_numbered), np.flatnonzero(is_work & is_numbered)
     rows = np.concatenate((calls, work))
@@ -88,9 +103,9 @@ def find_lost_launches(events: pl.DataFrame, arrows: pl.DataFrame, findings: Fin
         findings.add("chrome.lost_launch", lost)
 
 
-def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
+def annotation_flows(events: pl.DataFrame, category: Categories) -> pl.DataFrame:
     """Return the links from ranges to their spans on a device: one for every stream that the range launched work on."""
-    if not (events["category"] == "gpu_user_annotation").any():
+    if not in_categories(category, "gpu_user_annotation").any():
         return no_rows("flows")
     rows = events.select("category", "cycle", "correlation", "name").with_row_index("row")
     spans = rows.filter((pl.col("category") == "gpu_user_annotation") & pl.col("correlation").is_not_null())
@@ -100,7 +115,9 @@ def annotation_flows(events: pl.DataFrame) -> pl.DataFrame:
     return _flows("annotation", pairs["row_right"].to_numpy(), pairs["row"].to_numpy())
 
 
-def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+def backward_flows(
+    events: pl.DataFrame, category: Categories, lanes: pl.DataFrame, arrows: pl.DataFrame
+) -> pl.DataFrame:
     """Return the links from forward to backward ops, by the ``fwdbwd`` arrows with both ends and by sequence numbers.
 
     A sequence number belongs to one autograd node. If nested ops share it, the innermost one is linked: in the forward
@@ -111,7 +128,7 @@ def backward_flows(events: pl.DataFrame, lanes: pl.DataFrame, arrows: pl.DataFra
     if not (thread > 0).any():  # as where no backward pass was recorded
         return no_rows("flows")
     sequence = filled(events["sequence"], NO_PARENT)
-    rows = np.flatnonzero(are_in(events["category"], ("cpu_op",)) & (sequence >= 0))
+    rows = np.flatnonzero(in_categories(category, "cpu_op") & (sequence >= 0))
     cycle, lane, start_ns = (events[name].to_numpy()[rows] for name in ("cycle", "lane", "start_ns"))
     ops = _Ops(rows, cycle, lane, start_ns, sequence[rows], thread[rows])
     if not (ops.thread > 0).any():
@@ -154,13 +171,12 @@ def _numbered(ops: _Ops) -> tuple[IntArray, IntArray]:
 
 def _pointed(ops: _Ops, lanes: pl.DataFrame, arrows: pl.DataFrame) -> tuple[IntArray, IntArray]:
     """Return the pairs of ops by the arrows between them in the file."""
-    thread = np.flatnonzero(are_in(lanes["kind"], ("thread",)))
-    threads = lanes[["pid", "tid"]][thread].hstack([pl.Series("lane", thread)])
-    is_backward = (arrows["cat"] == BACKWARD_ARROW).to_numpy() & are_known(arrows["id"])
-    ends = arrows.filter(pl.Series(is_backward)).join(threads, on=["pid", "tid"], maintain_order="left")
+    ends = rows_where(arrows, are_in(arrows["cat"], (BACKWARD_ARROW,)) & are_known(arrows["id"]))
+    lane = _threads_of(ends, lanes)
+    ends, lane = rows_where(ends, lane >= 0), lane[lane >= 0]
     if ends.height == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    cycle, lane, time_ns = (ends[name].to_numpy() for name in ("cycle", "lane", "time_ns"))
+    cycle, time_ns = (ends[name].to_numpy() for name in ("cycle", "time_ns"))
     moments = ((ops.cycle, cycle), (ops.lane, lane), (ops.start_ns, time_ns))
     moment = row_numbers(*(np.concatenate(each) for each in moments))
     # Of ops that start in the same ns, the innermost launched the backward op; rows are in nesting order.
@@ -173,6 +189,14 @@ def _pointed(ops: _Ops, lanes: pl.DataFrame, arrows: pl.DataFrame) -> tuple[IntA
     last, target = (rows_by_number(number[rows], rows, int(number.max()) + 1) for rows in (starts, targets))
     starts = starts[(last[number[starts]] == starts) & (target[number[starts]] >= 0)]
     return op[starts], op[target[number[starts]]]
+
+
+def _threads_of(ends: pl.DataFrame, lanes: pl.DataFrame) -> IntArray:
+    """Return the lane of the thread of each end of an arrow, or -1."""
+    columns = (lanes[name].to_list() for name in ("kind", "pid", "tid"))
+    threads = {(pid, tid): lane for lane, (kind, pid, tid) in enumerate(zip(*columns, strict=True)) if kind == "thread"}
+    places = zip(ends["pid"].to_list(), ends["tid"].to_list(), strict=True)
+    return np.array([threads.get(place, NO_PARENT) for place in places], np.int64)
 
 
 def _flows(kind: str, source: IntArray, target: IntArray) -> pl.DataFrame:
@@ -203,15 +227,16 @@ def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
         np.bincount(category, weights=each).astype(np.int64)
         for each in (begun, ended, np.ones(len(used)), (begun > 0) & (ended > 0))
     )
-    named = cats[first[used][example]].cast(pl.String)
+    named = values_at(cats, first[used][example]).cast(pl.String)
     columns = dict(zip(ARROWS_SCHEMA, (named, *sums), strict=True))
-    return pl.DataFrame(columns, schema=ARROWS_SCHEMA).sort("category")
+    order = sorted(range(len(named)), key=named.to_list().__getitem__)
+    return frame_of(ARROWS_SCHEMA, columns)[order]
 
 
-def find_steps(events: pl.DataFrame, rows: IntArray, findings: Findings) -> pl.DataFrame:
+def find_steps(events: pl.DataFrame, category: Categories, rows: IntArray, findings: Findings) -> pl.DataFrame:
     """Return the spans among some rows with names of steps, in order of time; all of them marked as complete."""
     start_ns = events["start_ns"].to_numpy()
-    rows = rows[are_in(events["category"][rows], ("user_annotation",))]
+    rows = rows[in_categories(category[rows], "user_annotation")]
     rows = rows[np.argsort(start_ns[rows], kind="stable")]
     number = np.array([int(name.rpartition("#")[2]) for name in events["name"][rows].to_list()], np.int64)
     first = np.sort(np.unique(row_keys(events["cycle"].to_numpy()[rows], number), return_index=True)[1])
@@ -224,7 +249,7 @@ def find_steps(events: pl.DataFrame, rows: IntArray, findings: Findings) -> pl.D
         "end_ns": start_ns[rows] + events["dur_ns"].to_numpy()[rows],
         "complete": np.ones(len(rows), np.bool_),
     }
-    return pl.DataFrame(columns, schema=STEPS_SCHEMA)
+    return frame_of(STEPS_SCHEMA, columns)
 
 
 def with_steps(events: pl.DataFrame, steps: pl.DataFrame, launches: pl.DataFrame) -> pl.DataFrame:

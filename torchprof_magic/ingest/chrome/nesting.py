@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import numpy as np
 import polars as pl
 
-from torchprof_magic.model.distinct import codes_of, distinct
-from torchprof_magic.model.intervals import IntArray, nest, nesting_order
-from torchprof_magic.model.rows import are_in
-from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.model.distinct import codes_of, numbered
+from torchprof_magic.model.intervals import nest, nesting_order
+from torchprof_magic.model.known_names import which_match
+from torchprof_magic.model.rows import in_categories, values_at, with_series
+from torchprof_magic.model.trace import CATEGORIES, STEP_PATTERN
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from torchprof_magic.model.intervals import BoolArray, IntArray
 
 # In files with times in whole µs, an op and what it calls often have the same interval; this order tells the caller.
 _OUTER_FIRST = {"user_annotation": 0, "python_function": 1, "cpu_op": 2, "overhead": 3, "runtime": 4}
 
 
-def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+class Nested(NamedTuple):
+    """The events, the number of the category of each, and which of the spans it was."""
+
+    events: pl.DataFrame
+    category: npt.NDArray[np.uint8]
+    span: IntArray
+
+
+def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> Nested:
     """Return the spans in nesting order, with lane, category, device and stream of their place, parent and depth.
 
     ``spans`` is consumed: each column is dropped as soon as its sorted copy exists, because ten million events do not
@@ -22,8 +38,9 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     """
     place = spans["place"].to_numpy()
     lane = places["lane"].to_numpy()[place]
-    ranks = [_OUTER_FIRST.get(category, len(_OUTER_FIRST)) for category in places["category"].to_list()]
-    rank = np.array(ranks, np.int8)[place]
+    categories = places["category"].to_list()
+    rank = np.array([_OUTER_FIRST.get(each, len(_OUTER_FIRST)) for each in categories], np.int8)[place]
+    category = np.array([CATEGORIES.index(each) for each in categories], np.uint8)[place]
     order = nesting_order(lane, spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy(), rank)
     rows = pl.Series(order.astype(np.uint32))
     columns = [spans.drop_in_place(name).rechunk()[rows] for name in spans.columns]
@@ -31,7 +48,7 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     parent, depth, overlaps = nest(lane[order], events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
     at = events.drop_in_place("place").cast(pl.UInt32)
     known = [places[name][at] for name in ("lane", "category", "device", "stream")]
-    return events.hstack(
+    events = events.hstack(
         [
             *known,
             pl.Series("parent", parent.astype(np.int32)),
@@ -39,24 +56,22 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
             pl.Series("overlaps", overlaps),
         ]
     )
+    return Nested(events, category[order], order)
 
 
-def names_of_steps(names: pl.Series) -> pl.Series:
-    """Return the different names of steps, such as ``ProfilerStep#N``."""
-    once = distinct(names)
-    return once.filter(once.cast(pl.String).str.contains(STEP_PATTERN))
+def steps_among(names: pl.Series) -> tuple[pl.Series, BoolArray]:
+    """Return the different names of steps, such as ``ProfilerStep#N``, and which rows have one."""
+    rows, of_rows = numbered(codes_of(names))
+    once = values_at(names, rows)
+    is_step = which_match(once.cast(pl.String), STEP_PATTERN)
+    return once.filter(pl.Series(is_step)), is_step[of_rows]
 
 
-def rows_of_steps(events: pl.DataFrame, steps: pl.Series) -> IntArray:
-    """Return the rows of events that have the name of a step."""
-    if len(steps) == 0:
-        return np.empty(0, np.int64)
-    return np.flatnonzero(np.isin(codes_of(events["name"]), codes_of(steps)))
-
-
-def with_step_annotations(events: pl.DataFrame, rows: IntArray) -> pl.DataFrame:
+def with_step_annotations(nested: Nested, rows: IntArray) -> Nested:
     """Return the events with steps as annotations; old files and those of Ascend call them operators."""
-    rows = rows[are_in(events["category"][rows], ("cpu_op",))]
+    rows = rows[in_categories(nested.category[rows], "cpu_op")]
     if len(rows) == 0:
-        return events
-    return events.with_columns(events["category"].scatter(rows, "user_annotation"))
+        return nested
+    nested.category[rows] = CATEGORIES.index("user_annotation")
+    category = nested.events["category"].scatter(rows, "user_annotation")
+    return nested._replace(events=with_series(nested.events, category))

@@ -8,6 +8,7 @@ import polars as pl
 
 from torchprof_magic.ingest.chrome.columns import no_text
 from torchprof_magic.model.distinct import distinct
+from torchprof_magic.model.known_names import which_match
 from torchprof_magic.model.trace import TEXT
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def with_overloads(columns: Columns) -> Columns:
     """Return the columns of one file with the names of ops and their overloads apart; null where there is none."""
     spans = columns.spans
     names = distinct(spans["name"]).cast(pl.String)
-    if not names.str.contains(_TELLS).any():
+    if not which_match(names, _TELLS).any():
         return columns._replace(spans=spans.hstack([no_text(spans.height).alias("overload")]))
     parts = pl.DataFrame({"whole": names}).filter(pl.col("whole").str.contains(_WITH_OVERLOAD))
     parts = parts.select(

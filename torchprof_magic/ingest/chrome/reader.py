@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.chrome import device_work, links
@@ -16,7 +17,7 @@ from torchprof_magic.ingest.chrome.ended_frames import with_frames_ended
 from torchprof_magic.ingest.chrome.lanes import assign_lanes
 from torchprof_magic.ingest.chrome.metadata import joined_facts
 from torchprof_magic.ingest.chrome.moved_steps import with_steps_moved_back
-from torchprof_magic.ingest.chrome.nesting import names_of_steps, nested_events, rows_of_steps, with_step_annotations
+from torchprof_magic.ingest.chrome.nesting import nested_events, steps_among, with_step_annotations
 from torchprof_magic.ingest.chrome.overloads import with_overloads
 from torchprof_magic.ingest.chrome.own_frames import without_own_frames
 from torchprof_magic.ingest.chrome.spans import ColumnBuilder, Columns
@@ -28,6 +29,7 @@ from torchprof_magic.ingest.json.process_groups import process_groups_of
 from torchprof_magic.ingest.json.schema import DeviceProperties, DistributedInfo, Head
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.overlaps import count_overlaps
+from torchprof_magic.model.rows import with_series
 from torchprof_magic.model.trace import EVENTS_SCHEMA, Trace, no_rows
 
 if TYPE_CHECKING:
@@ -104,24 +106,24 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
     spans = without_own_frames(_later(spans, "start_ns", -start_ns), places)
-    step_names = names_of_steps(spans["name"])
+    step_names, is_step = steps_among(spans["name"])
     spans = with_steps_moved_back(spans, places, step_names, findings)
-    events = nested_events(spans, places)
-    step_rows = rows_of_steps(events, step_names)
-    events = with_step_annotations(events, step_rows)
+    nested = nested_events(spans, places)
+    step_rows = np.flatnonzero(is_step[nested.span])
+    events, category, _ = with_step_annotations(nested, step_rows)
     events = device_work.with_arrows_as_correlations(events, in_file, places["lane"], arrows)
     links.find_lost_launches(events, other_arrows, findings)
-    launch = links.launch_flows(events, lanes, findings)
-    backward = links.backward_flows(events, lanes, arrows)
-    annotations = links.annotation_flows(events)
-    steps = links.find_steps(events, step_rows, findings)
-    stack, stacks = find_stacks(events, launch)
+    launch = links.launch_flows(events, category, lanes, findings)
+    backward = links.backward_flows(events, category, lanes, arrows)
+    annotations = links.annotation_flows(events, category)
+    steps = links.find_steps(events, category, step_rows, findings)
+    stack, stacks = find_stacks(events, category, launch)
     events = links.with_steps(events, steps, launch).hstack([stack])
     findings.add("chrome.partial_overlap", count_overlaps(events, steps))
     return Trace(
         events=events[list(EVENTS_SCHEMA)],
         lanes=lanes,
-        flows=pl.concat([launch, backward, annotations]),
+        flows=pl.concat([each for each in (launch, backward, annotations) if each.height] or [launch]),
         memory=links.attribute_memory(memory, events, lanes),
         steps=steps,
         stacks=stacks,
@@ -161,7 +163,7 @@ def _joined(name: str, parts: list[_Part], cycles: list[int]) -> pl.DataFrame:
 
 def _later(frame: pl.DataFrame, column: str, by_ns: int) -> pl.DataFrame:
     """Return the rows with their times moved."""
-    return frame.with_columns(frame[column] + by_ns) if by_ns and frame.height else frame
+    return with_series(frame, frame[column] + by_ns) if by_ns and frame.height else frame
 
 
 def _of_cycle(frame: pl.DataFrame, cycle: int) -> pl.DataFrame:

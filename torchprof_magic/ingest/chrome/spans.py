@@ -236,7 +236,7 @@ class ColumnBuilder:
             places=pl.DataFrame(
                 {
                     "category": pl.Series(category, dtype=CATEGORY),
-                    "cat": plain_text(cat),
+                    "cat": plain_text(["" if each is None else each for each in cat]),
                     "pid": plain_text(pid),
                     "tid": plain_text(tid),
                     "device": integers(device, self._findings, pl.Int32, what="device"),

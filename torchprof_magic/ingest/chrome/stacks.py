@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import polars as pl
 
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
 from torchprof_magic.model.meta import shortened
+from torchprof_magic.model.rows import in_categories
 from torchprof_magic.model.trace import MAX_NAME_CHARS, STACKS_SCHEMA, no_rows
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 # Names are "train.py(12): step", or "nn.Module: Linear_0" and "<built-in function sum>" without a file.
 _PLACE = r"^(?<file>.*)\((?<line>[0-9]+)\): (?<function>.*)$"
 
 
-def find_stacks(events: pl.DataFrame, launches: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+def find_stacks(
+    events: pl.DataFrame, category: npt.NDArray[np.uint8], launches: pl.DataFrame
+) -> tuple[pl.Series, pl.DataFrame]:
     """Return the innermost frame around each event as a row of the stacks, null if there is none, and the stacks.
 
     torch 2.13 leaves its own ``stack`` fields empty, so stacks are rebuilt from the ``python_function`` events; the
-    torch of 2021 recorded none of those, but a text at each op.
+    torch of 2021 recorded none of those, but a text at each op. ``category`` are the numbers of those of events.
     Device events have the stack of the call that launched them.
     """
-    is_frame = (events["category"] == "python_function").to_numpy()
+    is_frame = in_categories(category, "python_function")
     if not is_frame.any():
         return _stacks_of_texts(events["call_stack"])
     inner_frame = _innermost_frames(events["parent"].to_numpy().astype(np.int64), events["depth"].to_numpy(), is_frame)
