@@ -84,7 +84,7 @@ def row_of(report: Any, name: str) -> Any:
 
 def test_the_flame_graph_shows_the_chosen_step_the_next_one_and_all_again(lab: Lab, report: Any) -> None:
     open_tab(report, "flame")
-    total = report.locator(".tp-crumb-total")
+    total = report.locator(".tp-crumb-total > :last-child")
     names = report.locator(".tp-flame table")
     expect(total).to_have_text("total 15 ms per step")
     choose(report, 1)
@@ -142,7 +142,7 @@ def test_the_overview_follows_the_chosen_step(report: Any) -> None:
     expect(phases).to_contain_text("ms in this range")
     screenshot(report, "range-overview")
     open_tab(report, "flame")
-    expect(report.locator(".tp-crumb-total")).to_have_text("total 40 ms")
+    expect(report.locator(".tp-crumb-total > :last-child")).to_have_text("total 40 ms")
 
 
 def test_a_step_is_taken_in_and_out_and_everything_follows(report: Any) -> None:
@@ -157,12 +157,12 @@ def test_a_step_is_taken_in_and_out_and_everything_follows(report: Any) -> None:
     expect(report.locator(".tp-left-out")).to_have_count(0)
     expect(report.locator(".tp-verdict-words")).to_contain_text("of 23.3 ms per step")
     open_tab(report, "flame")
-    expect(report.locator(".tp-crumb-total")).to_have_text("total 23.3 ms per step")
-    expect(report.locator(".tp-step-text")).to_have_text("3 steps · 23.3 ms each")
+    expect(report.locator(".tp-crumb-total > :last-child")).to_have_text("total 23.3 ms per step")
+    expect(report.locator(".tp-step-text")).to_have_text("3 steps")
     report.locator('[data-tp-step="2"]').first.click()
     report.get_by_role("button", name="Leave out step 2").click()
-    expect(report.locator(".tp-crumb-total")).to_have_text("total 15 ms per step")
-    expect(report.locator(".tp-step-text")).to_have_text("2 of 3 steps · 15 ms each")
+    expect(report.locator(".tp-crumb-total > :last-child")).to_have_text("total 15 ms per step")
+    expect(report.locator(".tp-step-text")).to_have_text("2 of 3 steps")
 
 
 def test_a_file_says_which_step_is_left_out_and_has_nothing_to_take_it_in(browser: Browser, tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ def test_the_old_picture_stays_dimmed_until_the_answer_is_there(lab: Lab, report
     report.locator('[data-tp-step="0"]').first.click()
     expect(report.locator(".tp-in-range")).to_have_attribute("aria-busy", "true")
     expect(report.locator(".tp-range-note")).to_have_text("Computing…")
-    expect(report.locator(".tp-crumb-total")).to_have_text("total 15 ms per step")
+    expect(report.locator(".tp-crumb-total > :last-child")).to_have_text("total 15 ms per step")
     expect(report.locator(".tp-in-range")).to_have_css("opacity", "0.5")
     screenshot(report, "range-waiting")
-    expect(report.locator(".tp-crumb-total")).to_have_text("total 10 ms", timeout=15_000)
+    expect(report.locator(".tp-crumb-total > :last-child")).to_have_text("total 10 ms", timeout=15_000)
     expect(report.locator(".tp-in-range")).to_have_css("opacity", "1")
 
 
@@ -195,4 +195,4 @@ def test_a_kernel_that_was_restarted_is_said_in_place_and_all_steps_stay(lab: La
     expect(report.get_by_role("alert")).to_contain_text("restarted or has stopped")
     screenshot(report, "range-failed")
     show_all(report)
-    expect(report.locator(".tp-crumb-total")).to_have_text("total 15 ms per step")
+    expect(report.locator(".tp-crumb-total > :last-child")).to_have_text("total 15 ms per step")

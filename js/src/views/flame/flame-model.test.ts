@@ -18,3 +18,14 @@ it("counts threads that are too many to name", () => {
   expect(describeWhole(many, CPU)).toBe("host time of 3 threads");
   expect(describeWhole({ ...many, threads: ["a"] }, CPU)).toBe("host time of a");
 });
+
+it("calls a thread by its number only beside another one of its name", () => {
+  const named = {
+    steps: 1,
+    recorded: 1,
+    threads: ["thread 7 (python)", "thread -8 (pt_autograd_0)"],
+  };
+  expect(describeWhole(named, CPU)).toBe("host time of python + pt_autograd_0");
+  const alike = { ...named, threads: ["thread 7 (python)", "thread 9 (python)"] };
+  expect(describeWhole(alike, CPU)).toBe("host time of thread 7 (python) + thread 9 (python)");
+});

@@ -84,8 +84,11 @@ export function describeWhole(
   { name }: WeightHeader,
 ): string {
   const which = steps > 1 ? "mean of" : "all";
+  // "pt_main_thread" for "thread 2910249 (pt_main_thread)", where that is enough.
+  const short = new Set(threads.map((each) => each.replace(/^thread -?\d+ \((.+)\)$/, "$1")));
+  const names = short.size === threads.length ? [...short] : threads;
   const whose =
-    threads.length > MOST_THREADS ? plural(threads.length, "thread") : threads.join(" + ");
+    threads.length > MOST_THREADS ? plural(threads.length, "thread") : names.join(" + ");
   return [
     ...(recorded > 1 ? [`${which} ${plural(recorded, "step")}`] : []),
     // Only the host's time is of threads.
