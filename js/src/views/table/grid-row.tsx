@@ -180,8 +180,8 @@ function Cell(props: CellProps) {
   const { view, frame, column, row } = props;
   const number = numberAt(frame, column.header.name, row);
   // What does not apply to a row in another one, such as the host time of a kernel, is blank.
-  const isBlank =
-    (props.outline?.depth ?? 0) > 0 ? Number.isNaN(number) : view.is_sparse && !number;
+  const isBelow = (props.outline?.depth ?? 0) > 0;
+  const isBlank = view.is_sparse ? !number : isBelow && Number.isNaN(number);
   const text = isBlank && column.isNumeric ? "" : column.text(row);
   const isCode = column.header.unit === "code";
   const value = (

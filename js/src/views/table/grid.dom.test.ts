@@ -269,6 +269,27 @@ describe("waiting", () => {
   });
 });
 
+describe("a sparse table", () => {
+  it("leaves zeros blank, also in rows below others", async () => {
+    const columns = [columnHeader("source", "code"), columnHeader("wait_ns", "ns")];
+    const lines = encodeFrame([
+      ["id", ["a", "b"]],
+      ["above", ["", "a"]],
+      ["source", ["functions", "f"]],
+      ["wait_ns", Float64Array.of(5, 0)],
+    ]);
+    const outline = { id: "id", parent: "above", open_levels: 1, closed: null, aside: null };
+    const view = tableHeader("source", { columns, outline, is_sparse: true, count: 2 });
+    const packed = packViews([view], [lines]);
+    const host = hostOf({ views: packed.views });
+    host.traits.set("_data", packed.data);
+    report = mount(host);
+    await settle();
+    expect(find(report.root, '.tp-rows [data-tp-row="0"] .tp-value').textContent).toBe("5");
+    expect(find(report.root, '.tp-rows [data-tp-row="1"] .tp-value').textContent).toBe("");
+  });
+});
+
 describe("a remark on a row", () => {
   it("stands beside its name, as text", async () => {
     const row = await longestWith([], "phase");
