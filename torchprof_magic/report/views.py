@@ -125,8 +125,9 @@ VIEWS: tuple[View[Trace], ...] = (
         sentence="The call tree of all threads, with equal paths merged.",
         details="It goes from the lines, modules and Python frames that are known down to ops and kernels. Where any "
         "of these is known, nodes of autograd are in a box called backward at the line and module of their forward op. "
-        "Boxes are as wide as their host time, their device time or their calls. For a memory snapshot: the stacks "
-        "that allocated what was in use at the peak, as wide as their bytes.",
+        "Boxes are as wide as their host time, their device time or their calls. The host time of a thread adds up to "
+        "the steps, without what lies between them, such as the work of recording itself. For a memory snapshot: the "
+        "stacks that allocated what was in use at the peak, as wide as their bytes.",
         build=flame_view,
         title="Flame",
         empty="No torch op ran during the recording, so there is no call tree.",

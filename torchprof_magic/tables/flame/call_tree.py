@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_part, strictly_counted
 from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
@@ -95,8 +96,9 @@ def flame_tree(trace: Trace, part: TimeRange) -> Tree:
     forward op, in a box called backward, wherever backward was called. Weights are ns: ``cpu`` is host time, ``device``
     the summed time of device work, and ``idle`` what the device waited while the host was in a box. ``bytes`` are those
     that were allocated, and ``flops`` are those of ops with a formula. Boxes of lines, modules and frames have the
-    phase of most of what ran in them. An event counts as a call if any of it lies in the part; the FLOPs of an op
-    count where it begins.
+    phase of most of what ran in them. For all steps that count, host time is that of the steps alone, without what lies
+    between two of them, such as the work of recording itself. An event counts as a call if any of it lies in the part;
+    the FLOPs of an op count where it begins.
     """
     paths = _paths(trace)
     is_known = {"cpu_ns": True, "device_ns": trace.has_device, "idle_ns": trace.has_device, "calls": True}
@@ -107,10 +109,15 @@ def flame_tree(trace: Trace, part: TimeRange) -> Tree:
     return Tree(frame=frame, weights=weights, threads=_threads(trace, part))
 
 
+def _of_steps(trace: Trace, part: TimeRange) -> TimeRange:
+    """Return the time of the steps that count, for the part that holds them with what lies between two of them."""
+    return strictly_counted(trace) if part == counted_part(trace) else part
+
+
 def _threads(trace: Trace, part: TimeRange) -> tuple[str, ...]:
     """Return the names of the threads that have boxes in the part, the one with the most host time first."""
     boxes = host_boxes(trace)
-    own_ns = sum_by(boxes.lane, boxes.own_ns_in(part), trace.lanes.height)
+    own_ns = sum_by(boxes.lane, boxes.own_ns_in(_of_steps(trace, part)), trace.lanes.height)
     lanes = [int(lane) for lane in np.argsort(-own_ns, kind="stable") if own_ns[lane] > 0]
     return tuple(trace.lanes["name"].gather(lanes).fill_null("").to_list())
 
@@ -262,7 +269,7 @@ def _summed(trace: Trace, paths: _Paths, part: TimeRange, known: Container[str])
     Those that are not ``known`` are 0.
     """
     boxes, events, count = host_boxes(trace), len(paths.path), len(paths.kind)
-    cpu_ns = _host_ns(boxes, part, events)
+    cpu_ns = _host_ns(boxes, _of_steps(trace, part), events)
     device_ns = _device_ns(trace, paths.device, part, len(boxes.row), events)
     weights: dict[str, Callable[[], IntArray]] = {
         "cpu_ns": lambda: cpu_ns,
@@ -287,7 +294,7 @@ def _summed(trace: Trace, paths: _Paths, part: TimeRange, known: Container[str])
             **{f"self_{name}": np.concatenate(([0], total(name, values))) for name, values in weights.items()},
         }
     )
-    return frame if part == WHOLE else _without_absent(frame)
+    return frame if _of_steps(trace, part) == WHOLE else _without_absent(frame)
 
 
 def _without_absent(frame: pl.DataFrame) -> pl.DataFrame:

@@ -27,6 +27,17 @@ def test_equal_paths_are_merged_and_their_times_added() -> None:
     assert boxes["all"]["total_cpu_ns"] == 17_000
 
 
+def test_host_time_between_the_steps_is_in_a_range_but_not_in_the_steps() -> None:
+    first, second = annotation("ProfilerStep#1", 0, 100), annotation("ProfilerStep#2", 130, 80)
+    trace = make_trace(first, second, span("aten::mm", 90, 5), span("aten::add", 110, 12), span("aten::mul", 140, 6))
+    boxes = paths(trace)
+    # The step of 100 us and that of 80 us, whatever ran in the 30 us between them.
+    assert boxes["all"]["total_cpu_ns"] == boxes["all/ProfilerStep"]["total_cpu_ns"] == 180_000
+    assert boxes["all/aten::add"]["total_cpu_ns"] == 0
+    between = flame_tree(trace, TimeRange(105_000, 125_000)).frame
+    assert dict(between.select("name", "total_cpu_ns").rows()) == {"all": 12_000, "aten::add": 12_000}
+
+
 def test_kernels_are_children_of_the_op_that_launched_them() -> None:
     trace = make_trace(
         annotation("ProfilerStep#5", 0, 30),
