@@ -17,6 +17,7 @@ from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
+from torchprof_magic.model.rows import in_time, rows_where
 from torchprof_magic.model.trace import MAX_SUM
 
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def whole_steps(trace: Trace) -> pl.DataFrame:
     if trace.meta.chosen_steps:
         steps = steps[list(trace.meta.chosen_steps)]
     elif steps["complete"].any() and not steps["complete"].all():
-        steps = steps.filter("complete")
-    return steps[np.argsort(steps["start_ns"].to_numpy(), kind="stable")]
+        steps = rows_where(steps, steps["complete"].to_numpy())
+    return in_time(steps)
 
 
 def left_out_of_whole(trace: Trace) -> IntArray:

@@ -45,10 +45,12 @@ class KnownNames:
         """Return for each name whether a regular expression matches it somewhere; only new names are looked at."""
         with self._lock:
             answers = self._table(pattern)
-            new = np.flatnonzero(answers[numbers] == _UNKNOWN)
-            if len(new):
-                answers[numbers[new]] = names[new].str.contains(pattern).to_numpy()
-            return answers[numbers] > 0
+            found = answers[numbers]
+            is_new = found == _UNKNOWN
+            if is_new.any():
+                new = np.flatnonzero(is_new)
+                found[new] = answers[numbers[new]] = names[new].str.contains(pattern).to_numpy()
+            return found > 0
 
     def _table(self, pattern: str) -> npt.NDArray[np.int8]:
         """Return the answers for all names so far, ``_UNKNOWN`` where there is none."""

@@ -88,6 +88,13 @@ def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
     return result
 
 
+def in_time(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows by their ``start_ns``; the same frame if they are."""
+    start_ns = frame["start_ns"].to_numpy()
+    is_sorted = (start_ns[1:] >= start_ns[:-1]).all()
+    return frame if is_sorted else frame[np.argsort(start_ns, kind="stable")]
+
+
 def rows_where(frame: pl.DataFrame, is_kept: BoolArray) -> pl.DataFrame:
     """Return some rows of a frame; the same frame if these are all."""
     if is_kept.all():

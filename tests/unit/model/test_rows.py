@@ -14,6 +14,7 @@ from torchprof_magic.model.rows import (
     are_known,
     filled,
     frame_of,
+    in_time,
     row_keys,
     row_numbers,
     rows_by_number,
@@ -130,3 +131,9 @@ def test_rows_of_equal_codes_share_a_number(codes: list[int]) -> None:
     rows, of_rows = numbered(np.array(codes, np.uint32))
     assert [codes[row] for row in rows] == sorted(set(codes))
     assert [codes[rows[number]] for number in of_rows] == codes
+
+
+@pytest.mark.parametrize("starts", [[], [3], [1, 2, 2], [2, 1, 2, 1]])
+def test_rows_are_put_in_order_of_time_and_keep_their_order_within_a_moment(starts: list[int]) -> None:
+    frame = pl.DataFrame({"start_ns": pl.Series(starts, dtype=pl.Int64), "row": np.arange(len(starts))})
+    assert in_time(frame).rows() == sorted(frame.rows())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -247,7 +248,7 @@ def _memory_peak(trace: Trace) -> int | None:
 def _doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     """Return what the rank did while no collective ran: device work by name, idle or host time by cause and line."""
     parts = [_device_doings(trace, collectives), _idle_doings(trace)] if trace.has_device else [_host_doings(trace)]
-    sums = pl.concat(parts)
+    sums = reduce(pl.DataFrame.vstack, parts)
     order = [True, *(False for _ in _DOING)]
     return sums.sort("ns", *_DOING, descending=order, nulls_last=True).head(MOST_DOINGS)
 

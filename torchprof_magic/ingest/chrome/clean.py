@@ -48,7 +48,8 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     bounds = _believable(columns.bounds, "start_ns", middle_ns, findings)
     memory = _believable(columns.memory, "time_ns", middle_ns, findings)
     counters = _believable(columns.counters, "time_ns", middle_ns, findings)
-    counters = _with_short_texts(counters, {"name": MAX_NAME_CHARS}, findings)
+    if counters.height:
+        counters = _with_short_texts(counters, {"name": MAX_NAME_CHARS}, findings)
     if bounds.height:
         spans = pl.concat([spans, _closed(bounds, columns.places, _last_ns(spans), findings).select(spans.columns)])
     ranges = _believable(columns.async_bounds, "start_ns", middle_ns, findings)
@@ -58,14 +59,46 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
     spans = _with_sizes(_with_durations(columns.spans, findings), ("bytes",), findings)
     memory = _with_sizes(memory, ("delta_bytes", "allocated_bytes", "reserved_bytes"), findings)
     memory = _kept(memory, pl.col("delta_bytes").is_not_null(), "memory.no_size", findings)
-    spans = _with_short_texts(_with_backslashes(spans, findings), {"name": MAX_NAME_CHARS}, findings)
-    spans = _without_long_json(spans, _JSON_COLUMNS, findings)
+    spans = _with_backslashes(spans, findings)
     columns = columns._replace(spans=spans, bounds=bounds.clear(), memory=memory, counters=counters)
-    labelled = {
-        name: _with_short_texts(getattr(columns, name), dict.fromkeys(labels, MAX_LABEL_CHARS), findings)
-        for name, labels in _LABELS.items()
-    }
-    return columns._replace(**labelled)
+    return _without_long_texts(columns, findings)
+
+
+def _without_long_texts(columns: Columns, findings: Findings) -> Columns:
+    """Return the columns with long texts cut off, and without very long JSON."""
+    limits = {"spans": {"name": MAX_NAME_CHARS} | dict.fromkeys(_JSON_COLUMNS, MAX_JSON_CHARS)}
+    limits |= {name: dict.fromkeys(labels, MAX_LABEL_CHARS) for name, labels in _LABELS.items()}
+    frames: dict[str, pl.DataFrame] = {}
+    for name, longer in _longer_in_bytes(columns, limits).items():
+        texts = {column: most for column, most in longer.items() if column not in _JSON_COLUMNS}
+        frames[name] = _with_short_texts(getattr(columns, name), texts, findings)
+        frames[name] = _without_long_json(frames[name], [each for each in longer if each in _JSON_COLUMNS], findings)
+    return columns._replace(**frames)
+
+
+def _longer_in_bytes(columns: Columns, limits: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """Return the frames and columns in which a text has more bytes than there may be characters, as in few files.
+
+    The number of bytes is stored with a text, the number of characters is not.
+    """
+    asked = [(name, column) for name, limit in limits.items() for column in limit if _has_texts(columns, name, column)]
+    longest = pl.select(
+        _bytes(getattr(columns, name)[column]).max().alias(f"{name}.{column}") for name, column in asked
+    )
+    found: dict[str, dict[str, int]] = {}
+    for (name, column), most_bytes in zip(asked, longest.row(0) if asked else (), strict=True):
+        if most_bytes > limits[name][column]:
+            found.setdefault(name, {})[column] = limits[name][column]
+    return found
+
+
+def _has_texts(columns: Columns, name: str, column: str) -> bool:
+    frame: pl.DataFrame = getattr(columns, name)
+    return frame[column].null_count() < frame.height
+
+
+def _bytes(texts: pl.Series) -> pl.Expr:
+    return pl.lit(texts).cat.len_bytes() if texts.dtype == TEXT else pl.lit(texts).str.len_bytes()
 
 
 def _without_lost_times(spans: pl.DataFrame, findings: Findings) -> pl.DataFrame:
@@ -155,7 +188,7 @@ def _with_short_texts(frame: pl.DataFrame, max_chars: dict[str, int], findings: 
     return frame
 
 
-def _without_long_json(frame: pl.DataFrame, columns: tuple[str, ...], findings: Findings) -> pl.DataFrame:
+def _without_long_json(frame: pl.DataFrame, columns: list[str], findings: Findings) -> pl.DataFrame:
     """Return the rows without very long values, of which a part would be of no use."""
     for name, long in _long_texts(frame, dict.fromkeys(columns, MAX_JSON_CHARS)).items():
         is_long = frame[name].is_in(long.implode()).fill_null(value=False)
@@ -167,22 +200,9 @@ def _without_long_json(frame: pl.DataFrame, columns: tuple[str, ...], findings: 
 
 def _long_texts(frame: pl.DataFrame, max_chars: dict[str, int]) -> dict[str, pl.Series]:
     """Return for each column with texts that are too long these texts, each once."""
-    known = [name for name in max_chars if frame[name].null_count() < frame.height]  # few, in most files
-    if not known:
-        return {}
-    # The number of bytes is stored with a text, the number of characters is not.
-    longest = frame.select(_bytes(name, frame[name].dtype).max() for name in known).row(0)
-    once = {
-        name: distinct(frame[name])
-        for name, most_bytes in zip(known, longest, strict=True)
-        if most_bytes > max_chars[name]
-    }
+    once = {name: distinct(frame[name]) for name in max_chars}
     long = {name: texts.filter(texts.cast(pl.String).str.len_chars() > max_chars[name]) for name, texts in once.items()}
     return {name: texts for name, texts in long.items() if len(texts)}
-
-
-def _bytes(name: str, dtype: pl.DataType) -> pl.Expr:
-    return pl.col(name).cat.len_bytes() if dtype == TEXT else pl.col(name).str.len_bytes()
 
 
 def _believable(frame: pl.DataFrame, column: str, middle_ns: int | None, findings: Findings) -> pl.DataFrame:

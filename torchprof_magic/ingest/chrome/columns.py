@@ -27,6 +27,8 @@ EXACT_MICROS = 2.0**43
 _ABSENT = ("", "null", "None", "N/A", "nan", "NaN", "inf", "-inf")
 # polars splits so many values in less time than Python needs, which makes an object of each.
 MANY_VALUES = 4000
+_DIGITS = "0123456789"
+_DIGITS_OF_INT32 = 11
 LAST_MICROS = 2**63 // 1000 - 1  # later times do not fit into int64 ns
 
 
@@ -107,6 +109,8 @@ def integers(
 
     ``what`` is the name of the value in the file, and ``names`` those of the events, for an example of what is odd.
     """
+    if values.count(None) == len(values):
+        return pl.Series([None], dtype=dtype).new_from_index(0, len(values))
     try:
         return pl.Series(values, dtype=dtype)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
@@ -157,6 +161,15 @@ def _as_text(values: Sequence[object]) -> pl.Series:
             continue
         return found if dtype == pl.String else found.cast(pl.String)
     return pl.Series([_whole(value) for value in values], dtype=pl.String)
+
+
+def number_behind(text: str) -> int | None:
+    """Return the number that a text ends with, None if there is none or it does not fit into int32."""
+    digits = text[len(text.rstrip(_DIGITS)) :]
+    if not digits:
+        return None
+    significant = digits.lstrip("0") or "0"
+    return int(significant) if len(significant) < _DIGITS_OF_INT32 and int(significant) < 2**31 else None
 
 
 def no_text(count: int) -> pl.Series:

@@ -11,12 +11,14 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.chrome.categories import is_known
+from torchprof_magic.ingest.chrome.columns import number_behind
 from torchprof_magic.ingest.findings import value_text
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import innermost_at
+from torchprof_magic.model.known_names import which_match
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.problems import problem
-from torchprof_magic.model.rows import are_in
+from torchprof_magic.model.rows import are_in, rows_where, with_series
 from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, HOST_CATEGORIES, MAX_SUM
 from torchprof_magic.model.vendors import ACCELERATOR, AUTOGRAD_ARROWS, LAUNCH_ARROWS, VENDORS, beginning_with
 
@@ -167,18 +169,17 @@ def _with_labels(places: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     A device has the number in its label if nothing else in the file numbers it. Rows with a stream, or in the process
     of an accelerator, are unknown if no vendor is known to name its work so.
     """
-    is_accelerator = processes["name"].str.contains(ACCELERATOR)
-    pid, name = (processes[column].filter(is_accelerator) for column in ("pid", "name"))
-    number = name.str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
-    rows = list(zip(pid.to_list(), name.to_list(), number.to_list(), strict=True))
+    named = rows_where(processes, which_match(processes["name"], ACCELERATOR))
+    rows = [(pid, name, number_behind(name)) for pid, name in named[["pid", "name"]].iter_rows()]
     # Of several names of a process the last one with a number is taken, else the last one.
     best = {pid: (name, number) for pid, name, number in sorted(rows, key=lambda row: row[2] is not None)}
     last = {pid: name for pid, name, _ in rows}
     found = [
         _labelled(_Rows(category, vendor, cat, device, stream), *best.get(pid, (None, None)), last.get(pid))
-        for category, vendor, cat, device, stream, pid in places.select(*_Rows._fields, "pid").iter_rows()
+        for category, vendor, cat, device, stream, pid in places[[*_Rows._fields, "pid"]].iter_rows()
     ]
-    return places.with_columns(
+    return with_series(
+        places,
         pl.Series("device", [each.device for each in found], dtype=pl.Int32),
         pl.Series("label", [each.label for each in found], dtype=pl.String),
         pl.Series("unknown", [each.unknown for each in found], dtype=pl.String),

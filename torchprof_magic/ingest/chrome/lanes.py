@@ -7,6 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.ingest.chrome.columns import number_behind
+from torchprof_magic.model.known_names import which_match
+from torchprof_magic.model.rows import with_series
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, HOST_CATEGORIES, LANE_KIND, LANES_SCHEMA, MAX_SUM
 from torchprof_magic.model.vendors import VENDOR_NAMED
 
@@ -47,7 +50,7 @@ def assign_lanes(
             lanes[key] = _Lane(min(known.first_ns, first), max(known.device_label, label))
     ordered = sorted(lanes, key=lambda key: _order(key, lanes[key]))
     numbers = {key: number for number, key in enumerate(ordered)}
-    names = {(pid, tid): name for pid, tid, name in thread_names.select("pid", "tid", "name").iter_rows()}
+    names = {(pid, tid): name for pid, tid, name in thread_names.iter_rows()}
     texts = [_name(key, lanes[key].device_label, names.get((key.pid, key.tid))) for key in ordered]
     frame = _frame_of(ordered).hstack([pl.Series("name", texts, dtype=LANES_SCHEMA["name"])])
     found = [
@@ -58,7 +61,7 @@ def assign_lanes(
         pl.Series("device", [key.device for key in keys], dtype=pl.Int32),
         pl.Series("stream", [key.stream for key in keys], dtype=pl.Int32),
     ]
-    return places.with_columns(*numbered, *found), frame[list(LANES_SCHEMA)]
+    return with_series(places, *numbered, *found), frame[list(LANES_SCHEMA)]
 
 
 def _first_ns(spans: pl.DataFrame, count: int) -> list[int | None]:
@@ -72,9 +75,9 @@ def _keys_of(places: pl.DataFrame) -> list[_Key]:
     """Streams are keyed by device and stream number; threads by pid and tid."""
     # The numbers in the texts count where the file has no others.
     devices = places["pid"].cast(pl.Int32, strict=False)
-    streams = places["tid"].str.extract(r"([0-9]+)$").cast(pl.Int32, strict=False)
-    rows = places.select("category", "pid", "tid", "device", "stream").iter_rows()
-    return [_key(*row, *numbers) for row, *numbers in zip(rows, devices.to_list(), streams.to_list(), strict=True)]
+    streams = [number_behind(tid) for tid in places["tid"].to_list()]
+    rows = places[["category", "pid", "tid", "device", "stream"]].iter_rows()
+    return [_key(*row, *numbers) for row, *numbers in zip(rows, devices.to_list(), streams, strict=True)]
 
 
 def _key(
@@ -92,11 +95,17 @@ def _device_labels(labels: pl.Series, keys: list[_Key]) -> list[str]:
     """Return what the file calls each device, such as MTIA 17, if that names its vendor and has its number."""
     if labels.null_count() == len(labels):
         return [""] * len(labels)
-    names, numbers = labels.str.contains(VENDOR_NAMED).to_list(), labels.str.extract(r"([0-9]+)$").to_list()
+    texts = [label or "" for label in labels.to_list()]
+    names_vendor = which_match(pl.Series(texts, dtype=pl.String), VENDOR_NAMED).tolist()
     return [
-        label if names_vendor and number == str(key.device) else ""
-        for label, names_vendor, number, key in zip(labels.to_list(), names, numbers, keys, strict=True)
+        label if is_vendors and _ends_with(label, key.device) else ""
+        for label, is_vendors, key in zip(texts, names_vendor, keys, strict=True)
     ]
+
+
+def _ends_with(label: str, number: int | None) -> bool:
+    """Return whether a label ends with just this number."""
+    return label.rstrip("0123456789") + str(number) == label
 
 
 def _order(key: _Key, lane: _Lane) -> tuple[object, ...]:

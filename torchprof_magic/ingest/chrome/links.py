@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -208,6 +209,12 @@ def _flows(kind: str, source: IntArray, target: IntArray) -> pl.DataFrame:
     return pl.DataFrame([kinds, *ends])
 
 
+def joined(*flows: pl.DataFrame) -> pl.DataFrame:
+    """Return several flows as one frame."""
+    some = [each for each in flows if each.height]
+    return reduce(pl.DataFrame.vstack, some) if some else no_rows("flows")
+
+
 def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
     """Return how many arrows of each category begin, end, and have both ends, by their ids within a cycle."""
     cats, cycles, ids, starts = (
@@ -227,10 +234,10 @@ def count_arrows(*arrows: pl.DataFrame) -> pl.DataFrame:
         np.bincount(category, weights=each).astype(np.int64)
         for each in (begun, ended, np.ones(len(used)), (begun > 0) & (ended > 0))
     )
-    named = values_at(cats, first[used][example]).cast(pl.String)
-    columns = dict(zip(ARROWS_SCHEMA, (named, *sums), strict=True))
-    order = sorted(range(len(named)), key=named.to_list().__getitem__)
-    return frame_of(ARROWS_SCHEMA, columns)[order]
+    named = values_at(cats, first[used][example]).to_list()
+    order = sorted(range(len(named)), key=named.__getitem__)
+    ordered = ([named[row] for row in order], *(each[order] for each in sums))
+    return frame_of(ARROWS_SCHEMA, dict(zip(ARROWS_SCHEMA, ordered, strict=True)))
 
 
 def find_steps(events: pl.DataFrame, category: Categories, rows: IntArray, findings: Findings) -> pl.DataFrame:

@@ -43,7 +43,7 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> Nested:
     category = np.array([CATEGORIES.index(each) for each in categories], np.uint8)[place]
     order = nesting_order(lane, spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy(), rank)
     rows = pl.Series(order.astype(np.uint32))
-    columns = [spans.drop_in_place(name).rechunk()[rows] for name in spans.columns]
+    columns = [_gathered(spans.drop_in_place(name), rows) for name in spans.columns]
     events = pl.DataFrame(columns)
     parent, depth, overlaps = nest(lane[order], events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
     at = events.drop_in_place("place").cast(pl.UInt32)
@@ -57,6 +57,11 @@ def nested_events(spans: pl.DataFrame, places: pl.DataFrame) -> Nested:
         ]
     )
     return Nested(events, category[order], order)
+
+
+def _gathered(values: pl.Series, rows: pl.Series) -> pl.Series:
+    """Return the values of all rows in another order."""
+    return values if values.null_count() == len(values) else values.rechunk()[rows]
 
 
 def steps_among(names: pl.Series) -> tuple[pl.Series, BoolArray]:

@@ -123,7 +123,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     return Trace(
         events=events[list(EVENTS_SCHEMA)],
         lanes=lanes,
-        flows=pl.concat([each for each in (launch, backward, annotations) if each.height] or [launch]),
+        flows=links.joined(launch, backward, annotations),
         memory=links.attribute_memory(memory, events, lanes),
         steps=steps,
         stacks=stacks,

@@ -233,7 +233,7 @@ class ColumnBuilder:
         category, cat, pid, tid, device, stream = zip(*self._places, strict=True) if self._places else [()] * 6
         return Columns(
             **{name: _joined([empty, *self._frames.pop(name, [])]) for name, empty in _NO_ROWS.items()},
-            places=pl.DataFrame(
+            places=_framed(
                 {
                     "category": pl.Series(category, dtype=CATEGORY),
                     "cat": plain_text(["" if each is None else each for each in cat]),
@@ -257,13 +257,14 @@ class ColumnBuilder:
         columns = {name: read(args, numbers) for name, read in readers.items()}
         if category == "cpu_op":
             columns["collective"] = _collectives(args)
-        return pl.DataFrame(
+        known = {name: column for name, column in columns.items() if column.null_count() < len(events)}
+        return _framed(
             {
                 "name": labels(names),
                 "place": self._places_of(events, args, category),
                 "start_ns": exact_ns([event.ts for event in events]),
                 "dur_ns": exact_ns([event.dur for event in events]),
-                **columns,
+                **known,
             }
         )
 
@@ -301,14 +302,18 @@ def _is_same(values: Sequence[object]) -> bool:
 
 def _joined(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the frames concatenated vertically; missing columns are null."""
-    return pl.concat(frames, how="diagonal")
+    return pl.concat(frames, how="diagonal") if len(frames) > 1 else frames[0]
+
+
+def _framed(columns: dict[str, pl.Series]) -> pl.DataFrame:
+    return pl.DataFrame([column.alias(name) for name, column in columns.items()])
 
 
 def _arrows_of(events: list[Event], *, is_start: bool) -> Iterator[tuple[str, pl.DataFrame]]:
     if followed := [event for event in events if event.cat in FOLLOWED_ARROWS]:
         yield "arrows", _followed_columns(followed, is_start=is_start)
     if others := [event for event in events if event.cat not in FOLLOWED_ARROWS]:
-        yield "other_arrows", pl.DataFrame(_arrow_columns(others, is_start=is_start))
+        yield "other_arrows", _framed(_arrow_columns(others, is_start=is_start))
 
 
 def _arrow_columns(events: list[Event], *, is_start: bool) -> dict[str, pl.Series]:
@@ -325,7 +330,7 @@ def _followed_columns(events: list[Event], *, is_start: bool) -> pl.DataFrame:
         "tid": plain_text([event.tid for event in events]),
         "time_ns": exact_ns([event.ts for event in events]),
     }
-    return pl.DataFrame(_arrow_columns(events, is_start=is_start) | ends)
+    return _framed(_arrow_columns(events, is_start=is_start) | ends)
 
 
 def _memory_columns(events: Sequence[Event], findings: Findings) -> pl.DataFrame:
@@ -356,7 +361,7 @@ def _memory_columns(events: Sequence[Event], findings: Findings) -> pl.DataFrame
 
 
 def _name_columns(events: Sequence[Event]) -> pl.DataFrame:
-    return pl.DataFrame(
+    return _framed(
         {
             "pid": plain_text([event.pid for event in events]),
             "tid": plain_text([event.tid for event in events]),

@@ -26,7 +26,7 @@ from torchprof_magic.facts.host.host_states import (
 from torchprof_magic.facts.shared import name_numbers, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at
-from torchprof_magic.model.rows import filled, frame_of, row_keys, values_at
+from torchprof_magic.model.rows import filled, frame_of, in_time, row_keys, values_at
 from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
@@ -243,6 +243,6 @@ def _labels(labels: list[str], numbers: IntArray) -> pl.Series:
 
 def _step_at(trace: Trace, time_ns: IntArray) -> pl.Series:
     """Return the step that holds each moment, null outside of steps."""
-    steps = trace.steps[np.argsort(trace.steps["start_ns"].to_numpy(), kind="stable")]
+    steps = in_time(trace.steps)
     at = interval_at(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy(), time_ns)
     return values_at(steps["number"], at).cast(pl.Int32)

@@ -10,6 +10,7 @@ import pytest
 from support import annotation, frame, kernel, make_trace, span
 
 from torchprof_magic.findings.savings.saved_by_sizes import _is_larger_storage
+from torchprof_magic.ingest.chrome.columns import number_behind
 from torchprof_magic.jobs.choose import rank_named
 from torchprof_magic.report.trace_report import Report
 
@@ -65,3 +66,13 @@ def test_shapes_with_such_digits_have_the_elements_that_are_known() -> None:
         }
     )
     assert _is_larger_storage(shapes).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("number", ODD)
+def test_a_text_ends_with_a_number_only_if_that_fits_and_has_common_digits(number: str) -> None:
+    assert number_behind(f"GPU {number}") == {"1_000": 0, "-1": 1, " 5": 5}.get(number)
+
+
+def test_a_text_may_end_with_zeros_or_with_the_largest_number_of_32_bits() -> None:
+    texts = ("stream 007", "0" * 5_000, "2147483647", "2147483648", "7 streams", "")
+    assert [number_behind(text) for text in texts] == [7, 0, 2**31 - 1, None, None, None]
