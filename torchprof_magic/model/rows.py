@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 # Where numbers are further apart, a table of them would be larger than the rows.
 _MOST_NUMBERS_PER_ROW = 8
-# Columns with nulls become float64 on their way to an array, in which larger integers are not exact.
+# Columns with nulls become float64 on their way to an array, in which larger integers are not exact. Of more rows, that
+# takes longer than a query.
 _EXACT_INTEGER = 2**53
+_FEW_ROWS = 10_000
 
 
 def values_at(values: pl.Series, rows: npt.NDArray[np.integer]) -> pl.Series:
@@ -55,7 +57,7 @@ def filled(values: pl.Series, missing: int) -> IntArray:
         return np.full(len(values), missing, np.int64)
     if not nulls:
         return values.to_numpy().astype(np.int64)
-    if not _are_exact(values):
+    if not _are_quick_floats(values):
         return values.cast(pl.Int64).set(values.is_null(), missing).to_numpy().astype(np.int64)
     floats = values.to_numpy()
     is_null = np.isnan(floats)
@@ -69,11 +71,13 @@ def are_known(values: pl.Series) -> BoolArray:
     nulls = values.null_count()
     if nulls in (0, len(values)):
         return np.full(len(values), nulls == 0)
-    return ~np.isnan(values.to_numpy()) if values.dtype.is_integer() else values.is_not_null().to_numpy()
+    return ~np.isnan(values.to_numpy()) if _are_quick_floats(values) else values.is_not_null().to_numpy()
 
 
-def _are_exact(values: pl.Series) -> bool:
-    """Return whether all integers of a column are float64 numbers as well."""
+def _are_quick_floats(values: pl.Series) -> bool:
+    """Return whether a column has few values, which are integers and float64 numbers as well."""
+    if len(values) > _FEW_ROWS or not values.dtype.is_integer():
+        return False
     return max(int(values.max()), -int(values.min())) <= _EXACT_INTEGER  # type: ignore[arg-type]
 
 

@@ -97,11 +97,13 @@ def test_the_last_row_of_a_number_is_found_by_it() -> None:
     assert rows_by_number(np.array([2, 0, 2]), np.array([10, 20, 30]), 4).tolist() == [20, -1, 30, -1]
 
 
+@pytest.mark.parametrize("count", [1, 6_000])
 @pytest.mark.parametrize("high", [2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
-def test_integers_beside_nulls_stay_exact(high: int) -> None:
-    values = pl.Series([high, None, high + 1 if high < 0 else high - 1], dtype=pl.Int64)
-    assert filled(values, -1).tolist() == [values[0], -1, values[2]]
-    assert are_known(values).tolist() == [True, False, True]
+def test_integers_beside_nulls_stay_exact(high: int, count: int) -> None:
+    other = high + 1 if high < 0 else high - 1
+    values = pl.Series([high, None, other] * count, dtype=pl.Int64)
+    assert filled(values, -1).tolist() == [high, -1, other] * count
+    assert are_known(values).tolist() == [True, False, True] * count
 
 
 def test_columns_are_put_in_the_place_of_those_of_their_names_and_new_ones_behind_them() -> None:
