@@ -209,7 +209,7 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
         _tensor_cores(frame),
     )
     frame = frame.select(_SCHEMA.keys()).cast(_SCHEMA)  # type: ignore[arg-type]
-    return _table(frame.sort("sum_ns", "name", descending=[True, False]))
+    return _table(frame.sort("sum_ns", "name", "kind", descending=[True, False, False]))
 
 
 def _table(frame: pl.DataFrame) -> Table:
