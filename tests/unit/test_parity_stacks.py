@@ -6,11 +6,13 @@ import inspect
 import re
 from collections import Counter
 from functools import cache
+from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from amount import sampled
 from support import frame, kernel, launch, make_trace, span
 from test_parity import PROGRAMS, recurse
 from torch._C._profiler import _ExperimentalConfig
@@ -132,8 +134,10 @@ def test_stacks_with_ops_are_written_only_when_asked_for(tmp_path: Path) -> None
         report.export_stacks(tmp_path / "none.txt", "self_cpu_time")
 
 
-@pytest.mark.parametrize("sort_by", ["cpu_time", "self_cpu_time_total", "cpu_memory_usage", "count"])
-@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize(
+    ("sort_by", "depth"),
+    sampled(list(product(["cpu_time", "self_cpu_time_total", "cpu_memory_usage", "count"], [0, 2]))),
+)
 def test_the_table_of_averages_has_torchs_lines(tmp_path: Path, sort_by: str, depth: int) -> None:
     report, profiler = recorded(tmp_path, PROGRAMS["recursion"](), record_shapes=True, profile_memory=True)
     how = {"group_by_input_shape": True, "group_by_stack_n": depth}

@@ -392,7 +392,7 @@ def _holders(trace: Trace) -> Section:
 def _unnamed(blocks: pl.DataFrame) -> str:
     """Return what blocks without a line and a function are called: by when they were allocated, if that tells why."""
     unnamed = blocks.filter(pl.col("line").is_null() & pl.col("function").is_null())["allocated_at_ns"]
-    return "Before the history" if unnamed.null_count() == len(unnamed) else "Without a stack"
+    return "From before the recording" if unnamed.null_count() == len(unnamed) else "Without a stack"
 
 
 def _holder(trace: Trace, row: dict[str, Any], unnamed: str) -> Fact:

@@ -301,7 +301,6 @@ function drawPeaks(chart: uPlot, scene: SeriesScene): void {
     ctx.lineWidth = ratio;
     ctx.setLineDash([3 * ratio, 3 * ratio]);
     verticalLine(chart, x, chart.bbox.top);
-    fillColumn(chart, scene, placeOfTime(scene.time_ns, mark.time_ns), x, ratio);
     labelPeak(chart, scene, mark, x, ratio);
   });
   ctx.restore();
@@ -311,7 +310,7 @@ function drawPeaks(chart: uPlot, scene: SeriesScene): void {
 function fillColumn(chart: uPlot, scene: SeriesScene, place: number, x: number, ratio: number) {
   const bottom = chart.valToPos(0, "y", true);
   for (const { fill, color, values } of scene.bands) {
-    if (fill !== "full") continue;
+    if (fill === "none") continue;
     const top = chart.valToPos(values[place] ?? 0, "y", true);
     chart.ctx.fillStyle = color;
     chart.ctx.fillRect(x - ratio, top, 2 * ratio, bottom - top);
@@ -323,7 +322,9 @@ function drawPeakDots(chart: uPlot, scene: SeriesScene): void {
   const { ctx } = chart;
   ctx.save();
   eachMark(chart, scene, "peak", (mark, x, ratio) => {
-    const value = topOfAreas(scene.bands, placeOfTime(scene.time_ns, mark.time_ns));
+    const place = placeOfTime(scene.time_ns, mark.time_ns);
+    const value = topOfAreas(scene.bands, place);
+    fillColumn(chart, scene, place, x, ratio);
     ctx.fillStyle = cssColor(scene.colors.text);
     ctx.beginPath();
     ctx.arc(x, chart.valToPos(value, "y", true), PEAK_PX * ratio, 0, 2 * Math.PI);

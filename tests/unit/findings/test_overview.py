@@ -257,7 +257,7 @@ def test_a_snapshot_says_who_holds_the_memory_at_the_peak() -> None:
     held = section(trace, "Who holds it")
     assert held.aside == "at the peak of cuda:0"
     assert [(fact.label, fact.note, fact.value) for fact in held.facts] == [
-        ("Before the history", "2 blocks", 107),
+        ("From before the recording", "2 blocks", 107),
         ("step", "u/train.py:31", 30),
     ]
     # Without frames it is only known that the history has its allocation.

@@ -64,7 +64,10 @@ def change_evidence(change: RunChange) -> str:
         )
     said = [_decided(change)]
     if change.is_plain:
-        said.append(f"{_why_plain(change)} those that ran without the profiler are compared.")
+        said.append(
+            f"{_why_plain(change)} those that ran without the profiler are compared. The tables compare the recorded "
+            "ones."
+        )
     if _is_interrupted(change):
         what = "The fastest steps" if change.is_plain else "The fastest runs of all ops, added up,"
         by = format_change(change.fastest_ratio - 1)
@@ -120,7 +123,7 @@ def _decided(change: RunChange) -> str:
     if change.kind == "unclear" and change.p < LIKELY_P:
         return "The faster steps of each run changed, but the typical steps did not go the same way."
     if change.kind == "unclear":
-        return f"A difference as this arises by chance in {format_ratio(change.p)} of pairs of runs with such steps."
+        return f"A difference like this arises by chance in {format_ratio(change.p)} of pairs of runs with such steps."
     return "The difference is larger than the steps of each run vary and drift."
 
 

@@ -24,7 +24,7 @@ WEIGHTS = (
     Weight(name="bytes", title="Bytes", unit="bytes"),
     Weight(name="blocks", title="Blocks", unit="count"),
 )
-BEFORE_NAME = "allocated before the history"
+BEFORE_NAME = "from before the recording"
 NO_STACK_NAME = "allocated without a stack"
 _BACKWARD = r"^torch::autograd::(Engine::|python::PythonEngine::)"
 _OPTIMIZER = r"[/\\]torch[/\\]optim[/\\]"

@@ -48,6 +48,8 @@ export interface GridColumn {
 }
 
 const LEAD_MIN_PX = 210;
+// Of a name that stands beside its place.
+const LEAD_BESIDE_PX = 130;
 // Minor columns are hidden before names get narrower than this.
 const LEAD_WISH_PX = 290;
 const SOURCE_WISH_PX = 480;
@@ -61,6 +63,7 @@ const TITLE_CHAR_PX = 8.2;
 const CELL_PAD_PX = 24;
 const ARROW_PX = 12;
 const TEXT_MAX_PX = 260;
+const TEXT_MIN_PX = 100;
 // The shortest track of a bar, and its distance from the number.
 const CHANGE_TRACK_PX = 150;
 const TRACK_PX = 72;
@@ -135,7 +138,9 @@ function numberLooks(
   beside: number,
 ): Looks {
   const largest = largestOf(values);
-  const format = columnFormat(header.unit, largest / divisor, beside);
+  // Lines are numbered as in editors: 2705, not 2,705.
+  const unit = header.name.endsWith("line") ? "step" : header.unit;
+  const format = columnFormat(unit, largest / divisor, beside);
   const text = (row: number) => format.format((values[row] ?? Number.NaN) / divisor);
   const title = titleWithUnit(header.title, format);
   const { chars, decimals } = extentOf(values, format, divisor);
@@ -245,7 +250,14 @@ function wishedPx(columns: readonly GridColumn[]): number {
 
 /** Under this width a table scrolls sideways. */
 export function neededPx(columns: readonly GridColumn[]): number {
-  return columns.reduce((sum, column) => sum + column.widthPx, 0);
+  return columns.reduce((sum, column) => sum + leastPx(column, columns), 0);
+}
+
+/** The least width of a column: texts are cut before a column is hidden, such as files, and lines beside them. */
+export function leastPx(column: GridColumn, columns: readonly GridColumn[]): number {
+  const { isNumeric, isLead, widthPx } = column;
+  if (isNumeric || (isLead && column === columns[0])) return widthPx;
+  return Math.min(widthPx, isLead ? LEAD_BESIDE_PX : TEXT_MIN_PX);
 }
 
 /** The columns that the filter searches. */

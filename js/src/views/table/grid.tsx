@@ -11,7 +11,7 @@ import { focusable } from "../common/focusable";
 import { Groupings } from "../common/groupings";
 import { Menu, MenuItem } from "../common/menu";
 import { SearchBox, Segmented, Sentence, Tools } from "../common/parts";
-import { type GridColumn, hueColumn, isSearched, neededPx } from "./grid-columns";
+import { type GridColumn, hueColumn, isSearched, leastPx, neededPx } from "./grid-columns";
 import { copyText, csvOf, textOfRows } from "./grid-export";
 import { GridHeader } from "./grid-header";
 import { useCutNames } from "./grid-names";
@@ -291,11 +291,12 @@ function gridStyle(
   columns: readonly GridColumn[],
   widths: ReadonlyMap<string, number>,
 ): Record<string, string> {
-  const tracks = columns.map(({ header, isLead, isNumeric, widthPx }) => {
+  const tracks = columns.map((column) => {
+    const { header, isLead, isNumeric, widthPx } = column;
     const own = widths.get(header.name);
     if (own !== undefined) return `${own}px`;
-    if (isLead && !isNumeric) return `minmax(${widthPx}px, 3fr)`;
-    return `minmax(${widthPx}px, ${isNumeric ? "0.5fr" : "1fr"})`;
+    const most = isNumeric ? "0.5fr" : isLead ? "3fr" : `${widthPx}px`;
+    return `minmax(${leastPx(column, columns)}px, ${most})`;
   });
   const needed = neededPx(columns);
   return { "--tp-tracks": tracks.join(" "), "--tp-needed": `${needed}px` };

@@ -302,7 +302,7 @@ export function WaitLine({
       <strong>Why {device.title} waits</strong>
       <span>
         {!isExact && isFinal && "about "}
-        {formatNs(whole)}, {formatRatio(whole / Math.max(1, span.end - span.start))}
+        {formatNs(whole)}
         {gaps > 1 && `, in ${plural(gaps, "gap")}`}
       </span>
       {causes.map(({ cause, ns, count }) => (

@@ -604,6 +604,6 @@ def test_out_of_memory_shows_who_held_the_memory_and_raises_the_same_error(
     with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
         run()
     assert caught.value is error
-    assert "Out of memory on cuda:0. In use: 3.15 MB in 1 block" in capsys.readouterr().out
+    assert "Out of memory on cuda:0. In use: 3 MiB in 1 block" in capsys.readouterr().out
     assert reports[0].report.snapshot.devices["out_of_memory"].to_list() == [1]
     assert "snapshot.out_of_memory" in [problem.code for problem in reports[0].report.problems]
