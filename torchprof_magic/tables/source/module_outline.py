@@ -66,6 +66,9 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     frame = pl.DataFrame(shown, schema=schema).with_columns(
         pl.sum_horizontal(part.column for part in column.parts).alias(column.name) for column in _BOTH
     )
+    # Work that no module launched is of neither pass.
+    halves = [part.column for column in _BOTH for part in column.parts]
+    frame = frame.with_columns(pl.when(pl.col("path") != OUTSIDE).then(pl.col(name)).alias(name) for name in halves)
     columns = _with_both_passes([column for column in table.columns if column.name != "parent"])
     names = [column.name for column in columns]
     frame = frame.select("id", "above", pl.col("is_merged").fill_null(value=False), *names)

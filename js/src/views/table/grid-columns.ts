@@ -226,7 +226,14 @@ export function fittingColumns(
     (each) => canGo(each) && each.header.is_minor,
     (rest) => wishedPx(rest) <= widthPx,
   );
-  return withoutLast(roomy, canGo, (rest) => neededPx(rest) <= widthPx);
+  // Then those behind the names, before the places that stand ahead of them, and names and places are cut.
+  const lead = shown.findIndex(({ isLead }) => isLead);
+  const placed = withoutLast(
+    roomy,
+    (each) => canGo(each) && shown.indexOf(each) > lead,
+    (rest) => rest.reduce((sum, column) => sum + column.widthPx, 0) <= widthPx,
+  );
+  return withoutLast(placed, canGo, (rest) => neededPx(rest) <= widthPx);
 }
 
 /** Leaves out the last column that can go, again and again, until the rest fits. */

@@ -271,10 +271,11 @@ function BarCell({
   );
 }
 
-/** The parts of a bar, each with its share of the whole; a negative one is none. */
+/** The parts of a bar, each with its share of the whole; a negative one is none. A bar without any is of no phase. */
 function partsOf({ parts }: ColumnHeader, frame: Frame, row: number) {
   const sizes = parts.map((part) => Math.max(numberAt(frame, part.column, row) || 0, 0));
-  const whole = sizes.reduce((sum, size) => sum + size, 0) || 1;
+  const whole = sizes.reduce((sum, size) => sum + size, 0);
+  if (whole === 0) return [{ phase: "", share: 1 }];
   return parts.map(({ phase }, at) => ({ phase, share: (sizes[at] ?? 0) / whole }));
 }
 

@@ -131,7 +131,7 @@ def test_three_siblings_of_one_class_are_merged_in_the_view_and_open() -> None:
         ("layers.1", "Block", 1, 20_000),
         ("layers.2", "Block", 1, 30_000),
         ("head", "Linear", 1, 20_000),
-        ("outside of modules", "", 0, 0),
+        ("outside of modules", "", 0, None),  # of neither pass
     ]
     ids = dict(zip(view.frame["id"].to_list(), view.frame["path"].to_list(), strict=True))
     around = [ids.get(above, "") for above in view.frame["above"].to_list()]
