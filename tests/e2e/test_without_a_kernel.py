@@ -334,6 +334,7 @@ def test_the_static_copy_has_the_numbers_of_the_live_view(browser: Browser, save
         assert next(table[1:] for table in copied if table[0][0] == title) == rows, title
     steps = shown.locator(".tp-step-label").all_inner_texts()
     assert [row[2] for row in next(table[1:] for table in copied if table[0][0] == "Step")] == steps
+    page.set_viewport_size({"width": 1150, "height": 800})  # room for all columns
     open_tab(shown, "ops")
     heads = [text.strip(" ▾▴") for text in shown.locator("[data-tp-column]").all_inner_texts()]
     cells = shown.locator("[data-tp-row]").evaluate_all(ROWS)
@@ -346,7 +347,9 @@ TABLES = """(tables) => tables.map((table) =>
 SECTIONS = """(sections) => sections.map((section) => {
   const rows = Array.from(section.querySelectorAll(".tp-bar-fact, .tp-phase-row"), (row) => {
     for (const aloud of row.querySelectorAll(".tp-aloud")) aloud.remove();
-    const label = row.querySelector(".tp-bar-label, .tp-phase-name").textContent.trim().replace(/\\s+/g, " ");
+    const named = row.querySelector(".tp-bar-label, .tp-phase-name");
+    // What is cut has the whole in its title.
+    const label = (named.title || named.textContent).trim().replace(/\\s+/g, " ");
     const numbers = Array.from(row.querySelectorAll(".tp-phase-number, .tp-phase-ratio"), (each) => each.textContent);
     return [label, "", ...numbers];
   });
@@ -354,7 +357,7 @@ SECTIONS = """(sections) => sections.map((section) => {
 })"""
 ROWS = """(rows) => rows.map((row) => Array.from(row.querySelectorAll("[role=gridcell]"), (cell) => {
   for (const other of cell.querySelectorAll(".tp-aloud, .tp-fold")) other.remove();
-  return cell.innerText.trim();
+  return (cell.querySelector("bdi[title]")?.title || cell.innerText).trim();
 }))"""
 
 

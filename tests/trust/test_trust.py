@@ -17,6 +17,7 @@ UNKNOWABLE = {
     ("compiled_warm.json.gz", "half at zero"),
     ("graph_capture.json.gz", "clock +1 ms"),
     ("graph_capture.json.gz", "clock +30 ms"),
+    ("queued_before_and_after.json.gz", "clock +1 ms"),
 }
 
 
@@ -29,7 +30,8 @@ def test_a_recording_that_nothing_was_done_to_raises_no_alarm(path: Path) -> Non
 def test_what_was_done_to_a_recording_is_counted_said_and_doubted(path: Path, tmp_path: Path) -> None:
     original = tp.load(path)
     rows = [judged(path, original, each, tp.load(written(each, tmp_path))) for each in mutations(read(path))]
-    assert len(rows) > 10
+    # Nothing is done to a recording without work of a device.
+    assert len(rows) > 10 if original.trace.has_device else rows == []
     assert [str(row) for row in rows if not row.passes and key(row) not in UNKNOWABLE] == []
 
 

@@ -14,7 +14,7 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
-from torchprof_magic.model.units import column_format, counted, format_ratio, format_value, printable, saving_words
+from torchprof_magic.model.units import column_format, counted, format_value, printable, saving_words
 from torchprof_magic.render.bars import swatch_image, track_image
 from torchprof_magic.render.page import verdict_line
 from torchprof_magic.render.palette import phase_title
@@ -87,7 +87,7 @@ def static_html(
         card_rows(overview.cards),
         *(_section(section) for section in sections[1:]),
         _ops(shapes["ops"], counted_steps(trace).steps),
-        *(_section(section) for section in tops),
+        *(_section(section, _largest_beside(overview.sections, section)) for section in tops),
         *(_figure(view, shapes[view]) for view in _TITLES if in_notebook and count_rows(shapes[view])),
         _folded("About this run", "".join((*_problem_lines(others), *(_section(section) for section in about)))),
         f"<p><small>{_IN_NOTEBOOK if in_notebook else _IN_FILE}</small></p>",
@@ -168,21 +168,31 @@ def _rest(hidden: int, noun: str) -> str:
     return f"<p><small>and {counted(hidden, f'more {noun}')}</small></p>" if hidden > 0 else ""
 
 
-def _section(section: Section) -> str:
-    """Return the facts of a section of the overview, with bars where the page has them."""
+def _largest_beside(sections: Sequence[Section], one: Section) -> float:
+    """Return the largest number of the lists that stand side by side in the page, which share their scale."""
+    facts = [fact for section in sections if section.group == "top" for fact in section.facts]
+    return max((_number(fact) for fact in facts if fact.unit == one.facts[0].unit), default=0.0)
+
+
+def _section(section: Section, beside: float = 0.0) -> str:
+    """Return the facts of a section of the overview, with bars where the page has them.
+
+    ``beside`` is the largest number of the sections with which it shares its unit and its scale.
+    """
     if section.kind == "facts":
         rows = [
             [(_NAME, _text(fact.label)), (_NUMBER, _fact_text(fact)), (_NAME, _note(fact))] for fact in section.facts
         ]
         return _table([(f'colspan="3" {_NAME}', _text(section.title))], rows)
     values = [_number(fact) for fact in section.facts]
-    look = column_format(section.facts[0].unit, max(values, default=0.0))
+    largest = max(values, default=0.0)
+    look = column_format(section.facts[0].unit, largest, beside)
     aside = " ".join(filter(None, (look.suffix, section.aside)))
     if section.kind == "phases":
         heads = [(_NAME, _text(section.title)), (f'colspan="3" {_NUMBER}', _text(aside))]
         return _table(heads, [_phase_row(fact, sum(values), look) for fact in section.facts])
     heads = [(_NAME, _text(section.title)), (f'colspan="2" {_NUMBER}', _text(aside))]
-    return _table(heads, [_bar_row(fact, max(values, default=0.0), look) for fact in section.facts])
+    return _table(heads, [_bar_row(fact, max(largest, beside), look) for fact in section.facts])
 
 
 def card_rows(cards: Sequence[Card]) -> str:
@@ -219,7 +229,8 @@ def _marked(text: str) -> str:
 def _phase_row(fact: Fact, whole: float, look: ColumnFormat) -> list[tuple[str, str]]:
     value = _number(fact)
     image = f'<img alt="" src="{track_image([(fact.label, value)], whole)}">'
-    share = format_ratio(value / whole if whole > 0 else 0.0)
+    shares = column_format("ratio", 1.0)
+    share = f"{shares.format(value / whole if whole > 0 else 0.0)} {shares.suffix}"
     return [(_NAME, _text(phase_title(fact.label))), (_NAME, image), (_NUMBER, look.format(value)), (_NUMBER, share)]
 
 

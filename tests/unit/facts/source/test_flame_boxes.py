@@ -174,7 +174,7 @@ def test_lines_and_modules_have_names_that_merge_lists() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_times_of_random_programs_add_up(seed: int) -> None:
     random = np.random.default_rng(seed)
-    events, scopes, time = [annotation("ProfilerStep#0", 0, 1)], [], 0
+    events, scopes, time = [], [], 0
     for sequence in range(30):
         begin = time
         events.append(span("f", time + 2, 4, **{"Sequence number": sequence}))
@@ -188,7 +188,7 @@ def test_times_of_random_programs_add_up(seed: int) -> None:
         scopes.append((int(random.integers(0, 3)), begin, time - begin))
         if random.random() < 0.5:
             scopes.append((int(random.integers(3, 6)), begin + 1, 6))
-    trace = watched(*events, scopes=tuple(scopes))
+    trace = watched(annotation("ProfilerStep#0", 0, time), *events, scopes=tuple(scopes))
     rows = flame_tree(trace).frame
     ops = ops_table(trace).frame
     assert (
