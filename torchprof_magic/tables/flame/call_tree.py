@@ -124,7 +124,7 @@ def _threads(trace: Trace, part: TimeRange) -> tuple[str, ...]:
 
 @once_per_trace
 def _paths(trace: Trace) -> _Paths:
-    boxes, device = host_boxes(trace), _device_rows(trace)
+    boxes, device = host_boxes(trace), device_rows(trace)
     launched_in = boxes.around(trace, launch_sources(trace)[device])
     backward = backward_under_forward(trace, boxes)
     names, kinds = _names_of(trace, boxes, device)
@@ -257,10 +257,6 @@ def _readable(name: pl.Series, meta: Meta) -> pl.Series:
     frame = pl.DataFrame({"name": name, "label": label, "line": parts.field("line"), "rest": parts.field("rest")})
     labelled = pl.format("{} line {}{}", "label", pl.col("line").str.strip_chars("()"), "rest")
     return frame.select(pl.coalesce(labelled, "name").alias("name"))["name"]
-
-
-def _device_rows(trace: Trace) -> IntArray:
-    return device_rows(trace)
 
 
 def _summed(trace: Trace, paths: _Paths, part: TimeRange, known: Container[str]) -> pl.DataFrame:
