@@ -72,7 +72,8 @@ COLUMNS = (
         title="Idle",
         unit="ns",
         definition="Time in which the device had no kernel, copy or fill to run. All rows of a device add up to the "
-        "recorded steps minus its busy time.",
+        "time from the first recorded step to the end of the last, in each cycle, minus its busy time; what lies "
+        "between two steps has no step.",
         has_bar=True,
     ),
     Column(
