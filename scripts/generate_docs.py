@@ -32,7 +32,7 @@ from torchprof_magic.jobs.views import VIEWS as RANK_VIEWS
 from torchprof_magic.model import trace
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import COLLECTIVE_KERNELS, VENDORS
-from torchprof_magic.options import OPTIONS, PRESET_COSTS_US, PRESETS
+from torchprof_magic.options import AUTO, OPTIONS, PRESET_COSTS_US, PRESETS, QUICK
 from torchprof_magic.report.changed_views import VIEWS as CHANGED_VIEWS
 from torchprof_magic.report.views import VIEWS
 from torchprof_magic.tables.memory import memory_at
@@ -464,7 +464,11 @@ def _is_recorded(view: View[Any]) -> bool:
 def options() -> str:
     """Return docs/options.md: every option of a run."""
     presets = (
-        (f"`{name}`", codes([OPTIONS[switch].dashed for switch in switches]), f"{PRESET_COSTS_US[name]} us")
+        (
+            f"`{name}`",
+            "as the loop affords it" if name == AUTO else codes([OPTIONS[each].dashed for each in switches]),
+            _preset_cost(name),
+        )
         for name, switches in PRESETS.items()
     )
     groups = groupby(OPTIONS.values(), key=lambda option: option.group)
@@ -476,6 +480,12 @@ def options() -> str:
             table(("preset", "switches", "adds per op"), presets),
         ]
     )
+
+
+def _preset_cost(name: str) -> str:
+    if name != AUTO:
+        return f"{PRESET_COSTS_US[name]} us"
+    return f"{PRESET_COSTS_US[QUICK]} us; in the steps with details about {PRESET_COSTS_US['full']} us"
 
 
 def _option_table(options: Iterable[Option]) -> str:

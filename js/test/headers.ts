@@ -32,6 +32,7 @@ export function columnHeader(
     has_bar: false,
     is_verbatim: false,
     is_sum: false,
+    share: 1,
     is_change: false,
     parts: [],
     ...more,

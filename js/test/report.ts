@@ -72,7 +72,7 @@ const PROBLEMS: readonly Problem[] = [
 
 const VIEWS = [
   tableHeader("ops", { columns: OP_COLUMNS, sort_by: "self_ns", count: 6 }),
-  treeHeader("flame", { weights: [{ name: "cpu", title: "CPU", unit: "ns" }] }),
+  treeHeader("flame", { weights: [{ name: "cpu", title: "CPU", unit: "ns", share: 1 }] }),
   problemsHeader("notes", { count: 2, problems: PROBLEMS }),
   seriesHeader("memory", { empty: "No memory was recorded. Add --memory." }),
   tableHeader("pulled", { offset: -1, columns: OP_COLUMNS }),
@@ -84,7 +84,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 11,
+    version: 12,
     run_id: "run-1",
     parent: "",
     title: "In [4]",

@@ -300,7 +300,7 @@ def test_a_loop_that_ends_within_the_second_pass_has_details_of_the_steps_until_
             torch.ones(3).sum()
             p.step()
     assert numbers(p.report) == [(0, 0), (0, 1)]
-    assert "Step 1 found no counterpart, and does not count." in told(p.report).message
+    assert "Step 1 has no memory of its own." in told(p.report).message
 
 
 def test_a_range_that_is_open_while_the_passes_change_does_no_harm() -> None:

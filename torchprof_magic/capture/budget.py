@@ -54,6 +54,7 @@ class Budget:
         self._problems = problems
         self._file_limit_bytes = options.budget_file_bytes
         self._limit_bytes = options.budget_bytes  # None: from the free memory, when recording begins
+        self._is_given = options.budget_bytes is not None
         self._limit_ns = math.inf if options.budget_s is None else options.budget_s * _NS_PER_S
         self._ended_ns = 0
         self._begin_ns = 0
@@ -63,12 +64,17 @@ class Budget:
         self._is_reached = False
         self._is_noted = False
 
-    def begin(self) -> None:
-        """Start counting memory and time, just before the first recorded step of a cycle."""
+    def begin(self, most_bytes: int | None = None) -> None:
+        """Start counting memory and time, just before the first recorded step of a cycle.
+
+        ``most_bytes`` is the limit of this cycle and all later ones if the user has set none.
+        """
         if self._growth is None:
             self._growth = Growth()
         if self._limit_bytes is None:
             self._limit_bytes = free_bytes() // FREE_PART
+        if most_bytes is not None and not self._is_given:
+            self._limit_bytes = min(self._limit_bytes, most_bytes)
         self._growth.begin()
         self._begin_ns = perf_counter_ns()
         self._deadline_ns = self._begin_ns + self._limit_ns - self._ended_ns
@@ -95,6 +101,10 @@ class Budget:
             return False
         self._asked_ns = now_ns
         return self._limit_bytes is not None and self._peak_bytes() > self._limit_bytes
+
+    def is_of_memory(self) -> bool:
+        """Return whether it is the limit of memory that is reached, and not that of time."""
+        return perf_counter_ns() <= self._deadline_ns
 
     def is_disk_full(self) -> bool:
         """Return whether the files of all cycles together are larger than the limit."""
@@ -124,7 +134,7 @@ class Budget:
             lasted = format_ns(self._ended_ns + now_ns - self._begin_ns)
             self._note_stop(step, f"recording took {lasted}", format_ns(self._limit_ns))
         else:
-            self._note_stop(step, self._growth_text(), format_file_size(self._limit_bytes or 0))
+            self._note_stop(step, self.growth_text(), format_file_size(self._limit_bytes or 0))
 
     def note_files(self, step: int) -> None:
         """Note that recording stops after this step, because of the size of the files so far."""
@@ -137,7 +147,8 @@ class Budget:
     def _peak_bytes(self) -> int:
         return int(self._grown_bytes() * self._factor)
 
-    def _growth_text(self) -> str:
+    def growth_text(self) -> str:
+        """Return how much memory the recording took, and about how much ending it will take."""
         grown, peak = format_file_size(self._grown_bytes()), format_file_size(self._peak_bytes())
         return f"memory use grew by {grown}, and ending the recording takes about {peak}"
 
@@ -150,7 +161,7 @@ class Budget:
             "capture.degraded",
             cycle=cycle,
             step=step,
-            reason=self._growth_text(),
+            reason=self.growth_text(),
             limit=format_file_size(self._limit_bytes or 0),
             left_out=" and ".join(self._left_out),
         )
@@ -165,6 +176,6 @@ class Budget:
             "capture.budget_half",
             step=step,
             share=format_ratio(peak_bytes / limit_bytes),
-            reason=self._growth_text(),
+            reason=self.growth_text(),
             limit=format_file_size(limit_bytes),
         )

@@ -13,6 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.budget import Budget
+from torchprof_magic.capture.details import MOST_BYTES, MOST_CALLS, DetailsCost
 from torchprof_magic.capture.output.export import discard_execution_trace
 from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCycles, options_of_cycle
 from torchprof_magic.capture.parts import (
@@ -30,7 +31,7 @@ from torchprof_magic.capture.parts import (
     WAITS,
 )
 from torchprof_magic.capture.rests import Rests
-from torchprof_magic.capture.schedule import Action, Schedule
+from torchprof_magic.capture.schedule import Action, Schedule, TimesThenDetails
 from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
 from torchprof_magic.capture.torch_api.cycle_profile import torch_state
@@ -44,6 +45,7 @@ from torchprof_magic.capture.watch.python_profiler import PythonProfiler
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import STACKS_END_KEY, StepMark, TwoPass
 from torchprof_magic.model.units import counted
+from torchprof_magic.options import BUDGET_CALLS
 from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
@@ -76,9 +78,9 @@ _MARKED_BY = {"cpu"}
 class Recorder:
     """Runs one engine per cycle along the schedule, and saves each cycle as soon as nothing is being recorded.
 
-    ``passes`` holds the options of each cycle; the last one also applies to all later cycles. ``tell``, if it is set,
-    is called with a phase, a note, and whether it will take long: when stacks have ended, and what is done when the
-    last cycle is over.
+    ``passes`` holds the options of each cycle; the last one also applies to all later cycles. ``length`` is the number
+    of steps in the loop, if known. ``tell``, if it is set, is called with a phase, a note, and whether it will take
+    long: when stacks have ended, and what is done when the last cycle is over.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Recorder:
         fallbacks: FallbackFolders,
         program: ProgramWatch,
         parts: Parts,
+        length: int | None = None,
     ) -> None:
         self.schedule = schedule
         self.plain_step_ns: list[int] = []
@@ -120,9 +123,15 @@ class Recorder:
         self._python_profiler = PythonProfiler(problems)
         self._parts = parts
         self.tell: Callable[[str, str, bool], None] | None = None
-        self._calls = CallLimit(passes[-1].budget_calls, parts, problems)
+        is_auto = len(passes) > 1 and passes[-1].is_auto
+        calls = MOST_CALLS if is_auto and passes[-1].budget_calls == BUDGET_CALLS else passes[-1].budget_calls
+        self._calls = CallLimit(calls, parts, problems)
         self._program = program
         self._budget = Budget(passes[-1], problems)
+        self._cost = DetailsCost(problems, limit_s=passes[-1].budget_s, length=length) if is_auto else None
+        self._most_details: int | None = None
+        self._left_ns: int | None = None
+        self._later_steps = 0
         self._is_full = False
 
     @property
@@ -133,7 +142,13 @@ class Recorder:
     @property
     def two_pass(self) -> TwoPass | None:
         """Which cycle holds times and which holds details, if two passes were requested."""
-        return TwoPass(times_cycle=0, details_cycle=1) if len(self._passes) > 1 else None
+        if len(self._passes) < 2:  # noqa: PLR2004
+            return None
+        passes = TwoPass(times_cycle=0, details_cycle=1)
+        if self._cost is None:
+            return passes
+        cost_ns = self._cost.total_ns(self.plain_step_ns)
+        return replace(passes, cost_ns=cost_ns, steps_seen=self.step + self._later_steps)
 
     @property
     def phase(self) -> str:
@@ -198,6 +213,7 @@ class Recorder:
             if self._parts.ask(LIMITS, self._budget.is_reached, default=False):
                 self._parts.run(LIMITS, self._end_early)
             self._parts.run(DEVICE_STATE, self._end_with_device)
+            self._parts.run(LIMITS, self._end_dear_details)
         following = self._next_action
         goes_on = following.is_recording if self._action is Action.RECORD else following is self._action
         return self._is_full or self._action is Action.RECORD_AND_SAVE or not goes_on
@@ -216,7 +232,8 @@ class Recorder:
         ``ended_ns`` is when the user's code ended it; now, if it is None. With ``rests``, the next step is entered only
         by ``go_to_work``: what runs until then is in no step.
         """
-        now_ns = perf_counter_ns() if ended_ns is None else ended_ns
+        now_ns = self._left_ns = perf_counter_ns() if ended_ns is None else ended_ns
+        self._count_cost(now_ns)
         self._fetch_ns = None if fetched_ns is None else max(fetched_ns - self._step_start_ns, 0)
         self._end_program_step(is_recorded=self.is_recording)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
@@ -248,8 +265,9 @@ class Recorder:
 
     def be_one_step(self) -> None:
         """Treat the whole run as one step, although more were scheduled; only while step 0 is being recorded."""
-        if self._is_in_first() and isinstance(self.schedule, Schedule):
-            self.schedule = replace(self.schedule, active=1, repeat=1)
+        schedule = self.schedule.times if isinstance(self.schedule, TimesThenDetails) else self.schedule
+        if self._is_in_first() and isinstance(schedule, Schedule):
+            self.schedule = replace(schedule, active=1, repeat=1)
 
     def complete_whole(self, guard: InterruptGuard) -> None:
         """End a run of one step as complete; only while step 0 is being recorded."""
@@ -264,11 +282,23 @@ class Recorder:
     def note_plain(self, ended_ns: int) -> None:
         """Time a step after the last cycle, which ran without the profiler, until ``ended_ns``."""
         self._add_plain(ended_ns)
+        self._later_steps += 1
         self.free_events()  # the loop goes on, perhaps for hours
 
     def go_on(self) -> None:
         """Time the current step from here, where the user's code goes on: what was done before is not its work."""
         self._step_start_ns = perf_counter_ns()
+        left_ns, self._left_ns = self._left_ns, None
+        if self._cost is not None and left_ns is not None:
+            self._cost.add_between(self._step_start_ns - left_ns, cycle=self._cycle_of_cost(self.step - 1))
+
+    def _count_cost(self, now_ns: int) -> None:
+        if self._cost is not None and self.step > 0:  # the first one also sets up caches, threads and optimizer state
+            cycle = self.schedule.cycle(self.step) if self.is_recording else None
+            self._cost.add_step(now_ns - self._step_start_ns, cycle=cycle)
+
+    def _cycle_of_cost(self, step: int) -> int:
+        return 0 if self.schedule.cycle(step) == 0 else 1
 
     def finish(self, *, is_between: bool = False) -> None:
         """End the recording here. ``is_between``: no step has begun since the last one ended, so none is listed."""
@@ -384,6 +414,10 @@ class Recorder:
         may_follow = self.schedule.may_follow(cycle)
         if self._action is Action.RECORD_AND_SAVE and not may_follow:
             return  # it ends here anyway
+        if self._cost is not None and cycle > 0 and self._budget.is_of_memory():
+            self._cost.note_memory(self._budget.growth_text(), self.step)
+            self._absorb(cycle)
+            return
         # Two passes stay comparable: the first has nothing to leave out, and no cycle follows the second.
         lighter = self._budget.lighter(self._options(cycle), cycle, self.step) if may_follow else None
         if lighter is None:
@@ -400,6 +434,25 @@ class Recorder:
             return
         self._problems.note("capture.device_stopped", step=self.step)
         self._absorb(self.schedule.cycle(self.step))
+
+    def _end_dear_details(self) -> None:
+        """End the cycle of details with this step if they have cost enough."""
+        cost, cycle = self._cost, self.schedule.cycle(self.step)
+        if cost is None or cycle == 0 or self._action is not Action.RECORD:
+            return
+        is_last = self._most_details is not None and len(self._marks) + 1 >= self._most_details
+        if is_last or cost.is_reached(perf_counter_ns() - self._step_start_ns, self.plain_step_ns, self.step):
+            self._absorb(cycle)
+
+    def _may_record_details(self) -> bool:
+        """Return whether the cycle of details, which would begin with this step, is worth what it costs."""
+        cost, schedule = self._cost, self.schedule
+        if cost is None or not isinstance(schedule, TimesThenDetails) or schedule.cycle(self.step) == 0:
+            return True
+        if self._most_details is None:
+            between_ns = 0 if self._left_ns is None else perf_counter_ns() - self._left_ns
+            self._most_details = cost.most_steps(schedule.details, self.plain_step_ns, between_ns)
+        return self._most_details > 0
 
     def _absorb(self, cycle: int) -> None:
         """Skip the rest of a cycle."""
@@ -422,7 +475,11 @@ class Recorder:
         else:
             self._begin_step(action, guard)
         is_watched = self._action is not Action.NONE and not self.is_over
-        self._program.begin_step(is_watched=is_watched, is_recorded=is_watched and self.is_recording)
+        self._program.begin_step(
+            is_watched=is_watched,
+            is_recorded=is_watched and self.is_recording,
+            has_memory=is_watched and self._options(self.schedule.cycle(self.step)).profile_memory,
+        )
         self.go_on()
 
     def _begin_step(self, action: Action, guard: InterruptGuard) -> None:
@@ -439,8 +496,11 @@ class Recorder:
             self._is_full = True
             self._parts.run(LIMITS, self._budget.note_files, self.step - 1)
             self._close()
-        elif action is not Action.NONE:
+        elif action is not Action.NONE and self._parts.ask(LIMITS, self._may_record_details, default=True):
             self._bring_up(action)
+        elif action is not Action.NONE:
+            self._action = Action.NONE
+            self._absorb(self.schedule.cycle(self.step))
 
     def _bring_up(self, action: Action) -> None:
         engine = self._engine
@@ -466,8 +526,10 @@ class Recorder:
         if engine.stage is Stage.NEW:
             engine.prepare()  # the time and memory for setting up a device do not belong to the first step
         # With stacks, every call after the start is in the trace.
-        self._parts.run(LIMITS, self._budget.begin)
-        self._program.begin_cycle()
+        options = self._options(self.schedule.cycle(self.step))
+        most_bytes = MOST_BYTES if self._cost is not None and self.schedule.cycle(self.step) > 0 else None
+        self._parts.run(LIMITS, partial(self._budget.begin, most_bytes))
+        self._program.begin_cycle(has_memory=options.profile_memory)
         self._parts.run(RANGES, self._ranges.begin)
         self._parts.run(PYTHON_PROFILER, self._python_profiler.look)
         engine.start()

@@ -90,6 +90,54 @@ class Schedule:
         return self.active < EVERY_STEP and (self.repeat == 0 or cycle + 1 < self.repeat)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimesThenDetails:
+    """One cycle as ``times`` has it, then ``gap`` steps, and a cycle of ``details`` steps.
+
+    ``has_warmup``: the last step of the gap warms the profiler up. ``total`` and ``least`` are as for ``Schedule``.
+    """
+
+    times: Schedule
+    gap: int
+    details: int
+    has_warmup: bool = True
+
+    total: int | None = field(init=False)
+    least: int | None = field(init=False)
+    _first: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Compute what ``action`` needs in every step."""
+        ended = self.times.total
+        assert ended is not None, "the cycle of times ends"
+        object.__setattr__(self, "least", ended)
+        object.__setattr__(self, "_first", ended + self.gap)
+        object.__setattr__(self, "total", ended + self.gap + self.details)
+
+    def action(self, step: int) -> Action:
+        """Return the action for ``step``, counted from 0."""
+        if not self.times.is_over(step):
+            return self.times.action(step)
+        place = step - self._first
+        if place < 0:
+            return Action.WARMUP if place == -1 and self.has_warmup else Action.NONE
+        if place >= self.details:
+            return Action.NONE
+        return Action.RECORD if place < self.details - 1 else Action.RECORD_AND_SAVE
+
+    def cycle(self, step: int) -> int:
+        """Return the number of the cycle that ``step`` belongs to, counted from 0."""
+        return int(self.times.is_over(step))
+
+    def is_over(self, step: int) -> bool:
+        """Return whether both cycles are complete when ``step`` begins."""
+        return step >= (self.total or 0)
+
+    def may_follow(self, cycle: int) -> bool:
+        """Return whether another cycle may follow ``cycle``."""
+        return cycle == 0
+
+
 class FunctionSchedule:
     """A schedule that the user gives as a function from step number to ``ProfilerAction``, as torch accepts it.
 
@@ -151,7 +199,7 @@ class FunctionSchedule:
         return Action.NONE
 
 
-AnySchedule = Schedule | FunctionSchedule
+AnySchedule = Schedule | TimesThenDetails | FunctionSchedule
 # A loop with at least this many steps gets one idle and one warm-up step before three recorded ones.
 ROOMY_LENGTH = 5
 DEFAULT_ACTIVE = 3
@@ -159,6 +207,8 @@ DEFAULT_ACTIVE = 3
 OPTIMIZER_ACTIVE = 4
 
 
+# Numbers of steps of a loop in which details need a step that the times alone would leave idle, or record.
+_TIGHT = (5, 6)
 # The schedule of two passes for a loop with at least this many steps. The first step also sets up what later ones use,
 # so it is skipped if there are enough steps. A shorter loop has too few for a warm-up in both passes.
 _TWO_PASSES = (
@@ -192,6 +242,28 @@ def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None
         and (length is None or length >= least + after.skip_first - schedule.skip_first)
     )
     return next(fitting, None)
+
+
+def resolve_auto(options: ScheduleOptions, *, how: str, length: int | None, done: int = 0) -> TimesThenDetails | None:
+    """Return a schedule of one cycle of times and one of details, or ``None`` if the loop is too short for both.
+
+    The times are those of ``resolve_schedule``, but for a loop of five or six steps, which gives up idle ones and, if
+    it must, one that is recorded. ``done`` is as for ``resolve_schedule``.
+    """
+    if how == "cell":
+        return None
+    once = options if options.is_adaptive else replace(options, repeat=1)
+    times = resolve_schedule(once, how=how, length=length, done=done)
+    if options.is_adaptive and how != "optimizer" and not done and length in _TIGHT:
+        times = Schedule(warmup=1, active=length - 3)
+    if times.total is None:
+        return None
+    left = None if length is None else length - times.total
+    if how == "optimizer":
+        return TimesThenDetails(times=times, gap=1, details=DEFAULT_ACTIVE, has_warmup=False)
+    if left is None or left >= DEFAULT_ACTIVE + 2:
+        return TimesThenDetails(times=times, gap=2, details=DEFAULT_ACTIVE)
+    return TimesThenDetails(times=times, gap=1, details=left - 1) if left > 1 else None
 
 
 def _apart(schedule: Schedule) -> Schedule:

@@ -61,6 +61,7 @@ from torchprof_magic.capture.schedule import (
     AnySchedule,
     FunctionSchedule,
     may_begin_late,
+    resolve_auto,
     resolve_schedule,
     resolve_two_passes,
 )
@@ -77,7 +78,8 @@ from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.capture.watch.trainers import caller_in_cell
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
-from torchprof_magic.model.units import counted
+from torchprof_magic.model.units import counted, enumerated
+from torchprof_magic.options import OPTIONS
 from torchprof_magic.system.process.other_programs import OtherPrograms
 from torchprof_magic.system.process.python_warnings import warnings_to
 from torchprof_magic.system.process.spare_descriptors import SPARE
@@ -97,6 +99,7 @@ _ENDINGS = ("capture.gave_up", "capture.failed", "capture.taken_over", "capture.
 _OF_ONE_RECORDING = (
     "capture.no_ops",
     "capture.one_pass",
+    "capture.only_times",
     "capture.other_threads",
     "capture.other_processes",
     "capture.other_tasks",
@@ -622,6 +625,7 @@ class CaptureSession:
             self._fallbacks,
             self.program,
             self.parts,
+            length,
         )
         self._recorder.tell = self._tell if self._on_progress is not None else None
         for pause in self._early_pauses:
@@ -638,10 +642,14 @@ class CaptureSession:
         if options.schedule_function is not None:
             return FunctionSchedule(options.schedule_function, self._note_schedule), (options,)
         if options.two_pass:
-            schedule = resolve_two_passes(options.schedule, how=how, length=length, done=done)
+            resolve = resolve_auto if options.is_auto else resolve_two_passes
+            schedule = resolve(options.schedule, how=how, length=length, done=done)
             if schedule is not None:
                 return schedule, options.passes
             steps = "there are no steps to repeat" if how == "cell" else f"the loop has {counted(length or 0, 'step')}"
+            if options.is_auto:
+                self._problems.note("capture.only_times", reason=steps, **_lacking(options))
+                return resolve_schedule(options.schedule, how=how, length=length, done=done), options.passes[:1]
             self._problems.note("capture.one_pass", reason=steps)
             return resolve_schedule(self._one_cycle(), how=how, length=length, done=done), options.passes[-1:]
         return resolve_schedule(options.schedule, how=how, length=length, done=done), options.passes[-1:]
@@ -961,6 +969,14 @@ class CaptureSession:
         if self._folder is None:
             raise CaptureError("the session is not open")
         return self._folder
+
+
+def _lacking(options: ProfileOptions) -> dict[str, str]:
+    """Return what details of ``options`` are called, and the flags that ask for them."""
+    asked = {"profile_memory": "memory", "record_shapes": "shapes", "with_stack": "stacks"}
+    found = {name: word for name, word in asked.items() if getattr(options, name)}
+    flags = [OPTIONS[name].dashed for name in found]
+    return {"details": enumerated(list(found.values())), "flags": enumerated(flags, "or")}
 
 
 def _ignore(*_: object) -> None:

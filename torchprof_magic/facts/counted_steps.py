@@ -41,9 +41,9 @@ LEAST_LAUNCHES = 4
 class CountedSteps(NamedTuple):
     """The steps that count: their times, and which rows of ``trace.steps`` they are; the windows if there are none.
 
-    Left out are ``outliers``, which are far longer than others, ``sparse`` ones, which launch far less, and those of
-    two passes that are ``without_details``, because the second pass ended before them. None is known of steps that were
-    chosen.
+    Left out are ``outliers``, which are far longer than others, ``sparse`` ones, which launch far less, and, where none
+    that counts would have memory of two passes, those ``without_details``. None is known of steps that were chosen.
+    ``with_memory`` is how many of those that count have memory, if not all have.
     """
 
     start_ns: IntArray
@@ -52,6 +52,12 @@ class CountedSteps(NamedTuple):
     outliers: IntArray
     sparse: IntArray
     without_details: IntArray
+    with_memory: int | None = None
+
+    @property
+    def memory_steps(self) -> int:
+        """How many steps the memory of ops is of."""
+        return self.steps if self.with_memory is None else max(self.with_memory, 1)
 
     @property
     def whole_ns(self) -> int:
@@ -82,15 +88,25 @@ def counted_steps(trace: Trace) -> CountedSteps:
     start, end = (steps[name].to_numpy() for name in ("start_ns", "end_ns"))
     if trace.meta.chosen_steps:
         row = np.array(trace.meta.chosen_steps, np.int64)
-        return CountedSteps(start[row], end[row], row, nothing, nothing, nothing)
+        return CountedSteps(start[row], end[row], row, nothing, nothing, nothing, _with_memory(trace, row))
     row = np.flatnonzero(steps["complete"].to_numpy())
     row = row if len(row) else np.arange(steps.height)
-    row, without_details = _by_details(trace, row)
+    found = _by_rules(trace, start, end, row)
+    if found.with_memory == 0:
+        has_details = row < _detailed(trace)
+        return _by_rules(trace, start, end, row[has_details])._replace(without_details=row[~has_details])
+    return found
+
+
+def _by_rules(trace: Trace, start: IntArray, end: IntArray, row: IntArray) -> CountedSteps:
     sparse = _are_sparse(launches_per_step(trace, launches_of(trace).counts)[row])
     outliers = np.zeros(len(row), np.bool_)
     outliers[~sparse] = are_outliers((end - start)[row][~sparse].astype(np.float64), len(row))
     counts = ~(outliers | sparse)
-    return CountedSteps(start[row[counts]], end[row[counts]], row[counts], row[outliers], row[sparse], without_details)
+    chosen, nothing = row[counts], row[:0]
+    return CountedSteps(
+        *(start[chosen], end[chosen], chosen, row[outliers], row[sparse], nothing), _with_memory(trace, chosen)
+    )
 
 
 def with_chosen_steps(trace: Trace, rows: Sequence[int]) -> Trace:
@@ -167,15 +183,18 @@ def counted_part(trace: Trace) -> TimeRange:
     return TimeRange(WHOLE.start_ns, WHOLE.end_ns, tuple((int(edges[at]), int(edges[at + 1])) for at in left_out))
 
 
-def _by_details(trace: Trace, row: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the steps that have the details of two passes, if any has some, and those that have none.
-
-    The details would be divided among steps for which none were recorded.
-    """
+def _detailed(trace: Trace) -> int:
+    """Return how many steps, the first ones, have details of a second pass; all of them if there is none."""
     passes = trace.meta.two_pass
-    detailed = len(passes.detail_steps) if passes is not None else 0
-    has_details = row < detailed
-    return (row[has_details], row[~has_details]) if has_details.any() else (row, row[:0])
+    return len(passes.detail_steps) if passes is not None and passes.detail_steps else trace.steps.height
+
+
+def _with_memory(trace: Trace, row: IntArray) -> int | None:
+    """Return how many of these steps have memory; None if all have, or none was recorded."""
+    detailed = _detailed(trace)
+    if detailed >= trace.steps.height or not trace.meta.has_memory:
+        return None
+    return int((row < detailed).sum())
 
 
 def _are_sparse(launches: IntArray) -> BoolArray:

@@ -75,7 +75,7 @@ def _trait(option: Option) -> TraitType[Any, Any]:
         Kind.SECONDS: Float(None, allow_none=True),
         Kind.SWITCH: Bool(None, allow_none=True),
         Kind.YES_NO: Bool(default_value=False),
-        Kind.CHOICE: CaselessStrEnum(list(option.choices), option.default),
+        Kind.CHOICE: CaselessStrEnum(list(option.choices), option.default_of_magics or option.default),
         Kind.PATH_OR_YES: Union([Bool(), Unicode()], default_value=False),
         Kind.METADATA: Dict(),
         Kind.VARIABLE: Unicode(None, allow_none=True),

@@ -153,11 +153,22 @@ class Stepping(_Bounded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoPass:
-    """Which cycle recorded only times, and which the details; ``detail_steps`` are the steps of the details."""
+    """Which cycle recorded only times, and which the details; ``detail_steps`` are the steps of the details.
+
+    ``cost_ns`` is how much longer the loop of ``steps_seen`` steps took because it was recorded, if details were
+    recorded as far as the loop affords it (``is_auto``).
+    """
 
     times_cycle: int
     details_cycle: int
     detail_steps: tuple[int, ...] = ()
+    cost_ns: int | None = None
+    steps_seen: int = 0
+
+    @property
+    def is_auto(self) -> bool:
+        """True if nobody asked for the details, which are there if the loop afforded them."""
+        return self.cost_ns is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

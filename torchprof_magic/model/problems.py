@@ -178,6 +178,31 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Run more steps, or record times alone, without --two-pass.",
         "`--two-pass` needs a loop with enough steps to record twice.",
     ),
+    "capture.only_times": Kind(
+        "info",
+        "Only times were recorded, because {reason}.",
+        "For {details}, add {flags}, or run a loop of at least 5 steps.",
+        "Without a flag that says what to record, details come from later steps of the loop, which has too few.",
+    ),
+    "capture.details_left_out": Kind(
+        "info",
+        "Only times were recorded: details would have made the loop about {cost} longer, and may cost {limit}.",
+        "To record them all the same, add --budget with a longer time, or --memory, --shapes or --stack.",
+        "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more. Ending "
+        "the cycle of times showed that they would cost more.",
+    ),
+    "capture.details_ended": Kind(
+        "info",
+        "Details were recorded in {steps}, until step {step}: they made the loop {cost} longer, and may cost {limit}.",
+        "To record more steps with details, add --budget with a longer time.",
+        "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more.",
+    ),
+    "capture.details_ended_by_memory": Kind(
+        "info",
+        "Details were recorded until step {step}: {grown}, and may take {limit}.",
+        "To record more steps with details, add --budget with a larger size.",
+        "Without a flag that says what to record, details may take 1 GB while they are recorded.",
+    ),
     "capture.one_pass_block": Kind(
         "warning",
         "Only one pass was recorded, because everything in the block is one step. Recording details makes its times "
@@ -514,6 +539,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Only times were recorded: the second pass, which records the details, has no step.",
         "Run the loop for more steps, or record fewer with --active.",
         "The run ended before the second pass began.",
+    ),
+    "run.auto_no_details": Kind(
+        "info",
+        "Only times were recorded: the code ended before the steps that would have recorded details.",
+        "Run the loop for more steps, or add --memory, --shapes or --stack.",
+        "Without a flag that says what to record, details come from later steps of the loop, which it did not reach.",
     ),
     "run.two_pass_no_times": Kind(
         "warning",

@@ -36,8 +36,9 @@ class Column:
 
     ``is_minor`` columns are hidden first if the view is narrow; ``has_bar`` draws a bar behind the number. Text of an
     ``is_verbatim`` column keeps its spaces and is not shortened, as source code. An ``is_sum`` column adds up over the
-    recorded steps, so it can be shown a step. Numbers of an ``is_change`` column are differences, drawn from a middle
-    line to either side. A bar with ``parts`` is the sum of other columns, each in the hue of a phase.
+    recorded steps, so it can be shown per step; ``share`` is the part of the steps that it is of. Numbers of an
+    ``is_change`` column are differences, drawn from a middle line to either side. A bar with ``parts`` is the sum of
+    other columns, each in the hue of a phase.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Column:
     has_bar: bool = False
     is_verbatim: bool = False
     is_sum: bool = False
+    share: float = 1.0
     is_change: bool = False
     parts: tuple[BarPart, ...] = ()
 
@@ -166,11 +168,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """One measure for the boxes of a tree: columns ``self_<name>`` and ``total_<name>``."""
+    """One measure for the boxes of a tree: columns ``self_<name>`` and ``total_<name>``; ``share`` as for a column."""
 
     name: str
     title: str
     unit: Unit
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

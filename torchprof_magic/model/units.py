@@ -39,7 +39,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torchprof_magic.model.shapes import Unit
 
@@ -143,6 +143,11 @@ class ColumnFormat:
 
     suffix: str
     format: Callable[[float], str]
+
+
+def enumerated(words: Sequence[str], last: str = "and") -> str:
+    """Return words as a list in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def column_format(unit: Unit, largest: float, beside: float = 0.0) -> ColumnFormat:

@@ -1,14 +1,23 @@
 """The options of a run: the table that declares them, and how they are resolved and validated."""
 
-from torchprof_magic.options.checked import ACTIVITIES, EVERY_STEP, KeepOptions, ProfileOptions, ScheduleOptions
+from torchprof_magic.options.checked import (
+    ACTIVITIES,
+    BUDGET_CALLS,
+    EVERY_STEP,
+    KeepOptions,
+    ProfileOptions,
+    ScheduleOptions,
+)
 from torchprof_magic.options.parse import activities_of, budget_of, bytes_of, file_bytes_of, metadata_of, seconds_of
-from torchprof_magic.options.presets import DETAILS, PRESET_COSTS_US, PRESETS, detail_switches, preset_switches
+from torchprof_magic.options.presets import AUTO, DETAILS, PRESET_COSTS_US, PRESETS, QUICK, detail_switches, preset_switches
 from torchprof_magic.options.resolve import keep_options, profile_options, resolved
 from torchprof_magic.options.suggest import closest_flag, closest_keyword, meant
 from torchprof_magic.options.table import KEYWORDS, MODES, OPTIONS, Keywords, Kind, Option
 
 __all__ = [
     "ACTIVITIES",
+    "AUTO",
+    "BUDGET_CALLS",
     "DETAILS",
     "EVERY_STEP",
     "KEYWORDS",
@@ -16,6 +25,7 @@ __all__ = [
     "OPTIONS",
     "PRESETS",
     "PRESET_COSTS_US",
+    "QUICK",
     "KeepOptions",
     "Keywords",
     "Kind",

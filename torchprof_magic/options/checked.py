@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.model import vendors
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.options.presets import DETAILS
+from torchprof_magic.options.presets import AUTO, DETAILS, QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,6 +84,7 @@ class ProfileOptions:
 
     schedule: ScheduleOptions = ScheduleOptions()
     schedule_function: Callable[[int], Any] | None = None
+    preset: str = QUICK
     activities: tuple[str, ...] = ()
     activity_types: Mapping[str, Any] | None = None
     record_shapes: bool = False
@@ -179,13 +180,19 @@ class ProfileOptions:
         """True when the schedule may fit the length of the loop."""
         return self.schedule_function is None and self.schedule.is_adaptive
 
+    @property
+    def is_auto(self) -> bool:
+        """True if a second cycle records the details as far as the loop affords it."""
+        return self.preset == AUTO
+
     def _check_two_pass(self) -> None:
+        flag = f"--preset {AUTO}" if self.is_auto else "--two-pass"
         if self.schedule_function is not None:
-            raise OptionsError("--two-pass and --schedule cannot be combined: --two-pass makes its own schedule")
+            raise OptionsError(f"{flag} and --schedule cannot be combined: {flag} makes its own schedule")
         repeat = self.schedule.repeat
         if repeat not in (None, 1):
             raise OptionsError(
-                f"--repeat {repeat} and --two-pass cannot be combined: --two-pass records one cycle for times and one "
+                f"--repeat {repeat} and {flag} cannot be combined: {flag} records one cycle for times and one "
                 "for details. Remove --repeat, and record more steps with --active."
             )
         if not any(getattr(self, name) for name in DETAILS):

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
 # Switches with an overhead, which the second of two passes records.
 DETAILS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+# Times in one cycle, and every detail in another, as far as the loop affords it.
+AUTO, QUICK = "auto", "quick"
 PRESETS: dict[str, tuple[str, ...]] = {
-    "quick": (),
+    AUTO: (),
+    QUICK: (),
     "stacks": ("with_stack",),
     "memory": ("record_shapes", "profile_memory"),
     "full": ("record_shapes", "profile_memory", "with_stack", "with_flops"),
@@ -41,3 +44,14 @@ def detail_switches(asked: Mapping[str, bool | None], *, all_threads: bool, trac
         return dict(asked)
     possible = {"record_shapes": True, "profile_memory": not all_threads, "with_stack": not trace_only}
     return {name: True if is_on is None and possible.get(name) else is_on for name, is_on in asked.items()}
+
+
+def auto_switches(asked: Mapping[str, bool | None], *, all_threads: bool, trace_only: bool) -> dict[str, bool | None]:
+    """Return the switches of the second cycle of ``auto``: all details, but for those that were turned off.
+
+    ``None`` stands for a switch that was not given. Details that torch cannot combine with ``all_threads`` or
+    ``trace_only`` are left out.
+    """
+    off: dict[str, bool | None] = {name: is_on if is_on is False else None for name, is_on in asked.items()}
+    found = detail_switches(off, all_threads=all_threads, trace_only=trace_only)
+    return {**found, **{name: True for name, is_on in asked.items() if is_on}}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.options.checked import KeepOptions, ProfileOptions, ScheduleOptions
 from torchprof_magic.options.parse import activities_of, budget_of, file_bytes_of, metadata_of
-from torchprof_magic.options.presets import DETAILS, detail_switches, preset_switches
+from torchprof_magic.options.presets import AUTO, DETAILS, QUICK, auto_switches, detail_switches, preset_switches
 from torchprof_magic.options.table import OPTIONS, Kind
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 COUNTS = ("wait", "warmup", "active", "repeat", "skip_first", "skip_first_wait")
 SWITCHES = tuple(name for name, option in OPTIONS.items() if option.kind is Kind.SWITCH)
+# Whoever asks for one of these says what to record, or in which steps.
+_DECIDING = (
+    *(*SWITCHES, *COUNTS, "schedule", "two_pass", "lines", "on_trace_ready", "acc_events", "experimental_config"),
+    *("execution_trace", "execution_trace_observer"),
+)
 
 
 def resolved(given: Mapping[str, Any], configured: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -35,12 +40,23 @@ def resolved(given: Mapping[str, Any], configured: Mapping[str, Any] | None = No
     for name, option in OPTIONS.items():
         if option.choices and values[name] not in option.choices:
             raise OptionsError(f"{option.dashed}: unknown {values[name]!r}; choose from {', '.join(option.choices)}")
+    if values["preset"] == AUTO and "preset" not in given and any(values[name] for name in _DECIDING):
+        values["preset"] = QUICK
     preset = preset_switches(values["preset"])
     values |= {name: preset.get(name) for name in SWITCHES if values[name] is None}
-    if values["two_pass"]:
-        asked = {name: values[name] for name in DETAILS}
-        values |= detail_switches(asked, all_threads=bool(values["all_threads"]), trace_only=bool(values["trace_only"]))
+    if values["preset"] == AUTO or values["two_pass"]:
+        values |= _details(values)
     return values
+
+
+def _details(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the switches of a second cycle, and whether there is one: with everything turned off, there is none."""
+    asked = {name: values[name] for name in DETAILS}
+    excluded = {name: bool(values[name]) for name in ("all_threads", "trace_only")}
+    if values["preset"] != AUTO:
+        return detail_switches(asked, **excluded)
+    found = auto_switches(asked, **excluded)
+    return {**found, "two_pass": True} if any(found.values()) else {**found, "preset": QUICK}
 
 
 def profile_options(values: Mapping[str, Any]) -> ProfileOptions:

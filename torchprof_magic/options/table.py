@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Annotated, Any, TypedDict, get_type_hints
 
 from torchprof_magic.options.checked import ACTIVITIES, BUDGET_CALLS, SNAPSHOT_ENTRIES, SNAPSHOT_STACKS
-from torchprof_magic.options.presets import PRESET_COSTS_US, PRESETS
+from torchprof_magic.options.presets import AUTO, PRESET_COSTS_US, PRESETS, QUICK
 
 AnyPath = str | os.PathLike[str]
 MODES = ("widget", "static", "both", "text", "none")
@@ -40,7 +40,8 @@ class Option:
 
     ``metavar`` stands for the value in help, and ``type`` is the type that ``profile()`` accepts. ``short`` is a
     one-letter alias of the flag. ``group`` is its heading in help. ``is_kept`` marks options for kept traces,
-    ``is_of_cell`` flags without a keyword, and ``is_of_run`` flags without a default in ``%config``.
+    ``is_of_cell`` flags without a keyword, and ``is_of_run`` flags without a default in ``%config``. There the default
+    is ``default_of_magics``, if it is another one.
     """
 
     kind: Kind
@@ -49,6 +50,7 @@ class Option:
     flag: str = ""
     metavar: str = ""
     default: Any = None
+    default_of_magics: Any = None
     type: Any = None
     choices: tuple[str, ...] = ()
     short: str = ""
@@ -95,9 +97,11 @@ class Keywords(TypedDict, total=False):
             kind=Kind.CHOICE,
             metavar="NAME",
             choices=tuple(PRESETS),
-            default="quick",
-            help=f"Set of switches to turn on, and what it adds: {_PRESET_COSTS}. Switches given explicitly take "
-            "precedence.",
+            default=QUICK,
+            default_of_magics=AUTO,
+            help=f"Set of switches to turn on, and what it adds: {_PRESET_COSTS}. {AUTO} records times in some steps, "
+            "and shapes, memory and stacks in later ones, if the loop is long enough; it is the default of the magics "
+            "as long as no other flag says what to record. Switches given explicitly take precedence.",
         ),
     ]
     wait: Annotated[int | None, _count("Steps to skip at the start of each cycle.")]

@@ -216,7 +216,7 @@ class ReportHeader(msgspec.Struct, frozen=True, kw_only=True):
     empty where nothing is known.
     """
 
-    version: Literal[11] = 11
+    version: Literal[12] = 12
     run_id: str
     title: str
     verdict: VerdictHeader

@@ -199,7 +199,7 @@ def _op_lines(ops: Table, steps: pl.DataFrame) -> list[str]:
 
 def column_text(column: Column, frame: pl.DataFrame, steps: float) -> tuple[str, Callable[[float | None], str]]:
     """Return the title of a column with its unit, and how its numbers are written: sums a step, as the page does."""
-    divisor = steps if column.is_sum else 1
+    divisor = max(steps * column.share, 1) if column.is_sum else 1
     values = frame[column.name].cast(pl.Float64).fill_nan(None).abs()
     largest = float(values.max() or 0)  # type: ignore[arg-type]
     look = column_format(column.unit, largest / divisor)

@@ -86,7 +86,9 @@ class Run:
         self._save, self._keep_runs = save, keep_runs
         self._is_magic = is_magic
         self._on_progress = on_progress
-        self._archive = Archive(keep, cycles=options.cycles, cell=cell_number) if keep.trace_dir else None
+        self._archive = (
+            Archive(keep, cycles=options.cycles, cell=cell_number, has_more=options.is_auto) if keep.trace_dir else None
+        )
         self._notes: list[Problem] = []
         self._told = 0  # how many problems of the session are in the report
         self.session = self._new_session(options, stepping)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
@@ -17,13 +17,15 @@ from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, covered_ns
-from torchprof_magic.model.shapes import Bars, Column, Table
+from torchprof_magic.model.shapes import Bars, Column, Table, Weight
 from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
+
+_Measure = TypeVar("_Measure", Column, Weight)
 
 _PHASE_TEXT = {
     "forward": "Host time in ops that belong to no other phase.",
@@ -145,6 +147,15 @@ def phases_in(trace: Trace, part: TimeRange) -> dict[str, int]:
     rest = sum_by(np.where(is_whole[pieces.step], NO_PARENT, pieces.phase), cut_ns, len(PHASES))
     whole = frame.filter(pl.Series(is_whole, dtype=pl.Boolean))
     return {phase: int(whole[f"{phase}_ns"].sum()) + int(rest[number]) for number, phase in enumerate(PHASES)}
+
+
+def of_memory_steps(trace: Trace, columns: tuple[_Measure, ...]) -> tuple[_Measure, ...]:
+    """Return columns or weights of which those of memory say how large a part of the steps has some."""
+    counted = counted_steps(trace)
+    if counted.with_memory is None:
+        return columns
+    share = counted.memory_steps / counted.steps
+    return tuple(replace(each, share=share) if each.unit == "bytes" else each for each in columns)
 
 
 def _reasons(trace: Trace) -> pl.Series:

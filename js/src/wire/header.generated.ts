@@ -69,9 +69,10 @@ export type BarPart = Checked<typeof barPart>;
  *
  * `is_minor` columns are hidden first if the view is narrow; `has_bar` draws a bar behind the
  * number. Text of an `is_verbatim` column keeps its spaces and is not shortened, as source code.
- * An `is_sum` column adds up over the recorded steps, so it can be shown a step. Numbers of an
- * `is_change` column are differences, drawn from a middle line to either side. A bar with `parts`
- * is the sum of other columns, each in the hue of a phase.
+ * An `is_sum` column adds up over the recorded steps, so it can be shown per step; `share` is the
+ * part of the steps that it is of. Numbers of an `is_change` column are differences, drawn from a
+ * middle line to either side. A bar with `parts` is the sum of other columns, each in the hue of a
+ * phase.
  */
 export const column = record({
   name: text,
@@ -82,6 +83,7 @@ export const column = record({
   has_bar: flag,
   is_verbatim: flag,
   is_sum: flag,
+  share: number,
   is_change: flag,
   parts: listOf(barPart),
 });
@@ -191,11 +193,15 @@ export const tableHeader = record({
 });
 export type TableHeader = Checked<typeof tableHeader>;
 
-/** One measure for the boxes of a tree: columns `self_<name>` and `total_<name>`. */
+/**
+ * One measure for the boxes of a tree: columns `self_<name>` and `total_<name>`; `share` as for a
+ * column.
+ */
 export const weight = record({
   name: text,
   title: text,
   unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+  share: number,
 });
 export type Weight = Checked<typeof weight>;
 
@@ -460,7 +466,7 @@ export const view = (value: unknown, at: string): ViewHeader =>
  * how the steps changed since the last run of the cell. Texts are empty where nothing is known.
  */
 export const reportHeader = record({
-  version: oneOf(11),
+  version: oneOf(12),
   run_id: text,
   title: text,
   verdict: verdictHeader,

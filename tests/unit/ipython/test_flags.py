@@ -52,11 +52,63 @@ def switched_on(found: ProfileOptions) -> set[str]:
     return {name for name, option in SWITCHES.items() if getattr(found, option)}
 
 
-def test_without_flags_nothing_extra_is_recorded_and_the_schedule_follows_the_loop(magics: TorchProfMagics) -> None:
+def test_without_flags_details_are_recorded_in_a_cycle_of_their_own_and_the_schedule_follows_the_loop(
+    magics: TorchProfMagics,
+) -> None:
     found = options(magics, "")
-    assert switched_on(found) == set()
+    assert found.is_auto
+    times, details = found.passes
+    assert switched_on(times) == set()
+    assert switched_on(details) == {"shapes", "memory", "stack"}
     assert found.schedule.is_adaptive
     assert found.activities == ()
+
+
+def test_the_quick_preset_records_nothing_extra(magics: TorchProfMagics) -> None:
+    found = options(magics, "--preset quick")
+    assert not found.is_auto
+    assert switched_on(found) == set()
+    assert len(found.passes) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("--active 2", "--wait 1", "--repeat 2", "--schedule plan", "--two-pass", "--lines", "--stack"),
+        *("--trace-only", "--all-threads", "--modules", "--overloads", "--sync-events", "--on-trace-ready plan"),
+    ],
+)
+def test_a_flag_that_says_what_to_record_or_when_leaves_nothing_to_be_chosen(
+    magics: TorchProfMagics, line: str
+) -> None:
+    found = options(magics, line, plan=print)
+    assert not found.is_auto
+    assert found == options(magics, f"--preset quick {line}", plan=print)
+
+
+@pytest.mark.parametrize(
+    "line", ["--quiet", "--budget 5s", "--activities cpu", "--metadata a=1", "--snapshot", "-o run"]
+)
+def test_a_flag_about_something_else_leaves_the_choice(magics: TorchProfMagics, line: str) -> None:
+    assert options(magics, line).is_auto
+
+
+def test_details_that_are_turned_off_are_left_out_of_the_choice(magics: TorchProfMagics) -> None:
+    assert switched_on(options(magics, "--no-memory")) == {"shapes", "stack"}
+    assert options(magics, "--no-memory").is_auto
+    assert not options(magics, "--no-memory --no-shapes --no-stack").is_auto
+    magics.stack = False
+    assert switched_on(options(magics, "")) == {"shapes", "memory"}
+
+
+def test_the_preset_can_be_given_with_what_to_record_and_when(magics: TorchProfMagics) -> None:
+    found = options(magics, "--preset auto --flops --active 2")
+    assert found.is_auto
+    assert switched_on(found) == {"shapes", "memory", "stack", "flops"}
+    assert found.schedule.active == 2
+    assert switched_on(options(magics, "--preset auto --all-threads").passes[1]) == {"shapes", "stack", "all_threads"}
+    with pytest.raises(OptionsError, match="--preset auto and --schedule cannot be combined"):
+        options(magics, "--preset auto --schedule plan", plan=print)
 
 
 @pytest.mark.parametrize("name", list(SWITCHES))
@@ -65,7 +117,7 @@ def test_every_switch_can_be_turned_on_and_off_on_the_line(magics: TorchProfMagi
     assert switched_on(options(magics, f"--{flag}")) == {name}
     setattr(magics, name, True)
     assert switched_on(options(magics, "")) == {name}
-    assert switched_on(options(magics, f"--no-{flag}")) == set()
+    assert switched_on(options(magics, f"--preset quick --no-{flag}")) == set()
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -127,7 +179,7 @@ def test_the_second_pass_records_the_given_switches_or_all_possible_ones(
     assert switched_on(found) == switches
     magics.two_pass = True
     assert options(magics, line) == found
-    assert not options(magics, f"--no-two-pass {line}").two_pass
+    assert not options(magics, f"--no-two-pass --preset quick {line}").two_pass
 
 
 def test_configured_switches_count_as_given_in_the_second_pass(magics: TorchProfMagics) -> None:

@@ -27,7 +27,7 @@ def _trainers(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def run(shell: InteractiveShell, cell: str, flags: str = "") -> Any:
+def run(shell: InteractiveShell, cell: str, flags: str = "--preset quick") -> Any:
     """Record a cell, and return its report."""
     result = shell.run_cell(f"%%torchprof --quiet {flags}\n{cell}")
     assert result.error_before_exec is None
@@ -85,14 +85,14 @@ def test_a_loop_around_trainings_makes_no_steps_where_a_callback_does(shell: Int
 
 @pytest.mark.parametrize("step", ["optimizer", "cell"])
 def test_a_flag_that_says_what_a_step_is_has_its_way(shell: InteractiveShell, step: str) -> None:
-    report = run(shell, "Trainer(tp.callbacks.hf(), batches=8).train()", f"--step {step}")
+    report = run(shell, "Trainer(tp.callbacks.hf(), batches=8).train()", f"--preset quick --step {step}")
     assert report.trace.meta.stepping.how == step
     assert codes(report) == []
 
 
 def test_with_step_manual_the_callback_makes_the_steps(shell: InteractiveShell) -> None:
     report = run(shell, "Trainer(tp.callbacks.hf(), batches=8).train()", "--step manual")
-    assert sentence(report) == "steps 2–4 recorded, stepped by callbacks.hf()"
+    assert sentence(report) == "steps 2–4 recorded, details from 6–7, stepped by callbacks.hf()"
 
 
 def test_a_training_that_fails_under_the_magic_is_reported_until_there(shell: InteractiveShell) -> None:

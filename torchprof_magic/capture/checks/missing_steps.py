@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture.schedule import FunctionSchedule, Schedule
+from torchprof_magic.capture.schedule import FunctionSchedule, Schedule, TimesThenDetails
 from torchprof_magic.model.units import counted, format_ns
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
     recorder.rests.note(problems)
     schedule, steps = recorder.schedule, [mark for cycle in recorder.cycles for mark in cycle.steps]
     # An endless schedule has no total, but its first cycle has an end.
-    total = schedule.least if schedule.total is None else schedule.total
+    is_auto = isinstance(schedule, TimesThenDetails)
+    total = schedule.least if schedule.total is None or is_auto else schedule.total
     place = _PLACES.get(recorder.phase, "early")
     seen = counted(recorder.step, "step") if total is None else f"{recorder.step} of {counted(total, 'step')}"
     plain = sorted(recorder.plain_step_ns)
@@ -50,11 +51,14 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
     if not steps:
         if not problems.has_loss:  # otherwise a better reason is known
             _note_nothing(problems, recorder, stepping, phase=place, steps=seen, is_cut=is_cut)
+    elif is_auto and total is not None and recorder.step >= total:
+        return  # the times are there; the report says what is known of the details
     elif total is not None and recorder.phase != "done" and (is_cut or stepping.how != "optimizer"):
         # An exception is shown above the report.
         code = "capture.partial" if is_cut or problems.has(*_REASONS) else "capture.too_few_steps"
         complete = sum(mark.is_complete for mark in steps)
-        requested = schedule.active * max(schedule.repeat, 1) if isinstance(schedule, Schedule) else len(steps)
+        planned = schedule.times if isinstance(schedule, TimesThenDetails) else schedule
+        requested = planned.active * max(planned.repeat, 1) if isinstance(planned, Schedule) else len(steps)
         if schedule.total is not None or complete < requested:
             problems.note(code, complete=complete, requested=requested, phase=place, steps=seen)
 

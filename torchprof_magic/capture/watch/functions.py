@@ -76,6 +76,12 @@ class FunctionLines:
         if not is_kept and not self.is_on:
             del self._kept[:]
 
+    def forget(self) -> None:
+        """Let go of all code: that of a cell leads to the session of its cell, and Python cannot see that it does."""
+        self._known.clear()
+        self._calls.clear()
+        self._own_code = None
+
     def take(self) -> array[int]:
         """Return what was noted since the last call."""
         kept, self._kept = self._kept, array("q")

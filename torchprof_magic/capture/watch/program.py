@@ -123,6 +123,7 @@ class ProgramWatch:
         self._problems = problems
         self._parts = parts
         self._is_watched = False
+        self._has_memory = False
         self._began_ns = 0
         self._cpu_began_ns = 0
         self._modules_began = 0
@@ -142,20 +143,23 @@ class ProgramWatch:
             watches.callback(self._end)  # first, and also where the step in which it fails was never ended
             return watches.pop_all().close
 
-    def begin_cycle(self) -> None:
-        """Note what is in memory just before torch begins to record."""
+    def begin_cycle(self, *, has_memory: bool) -> None:
+        """Note what is in memory just before torch begins to record; only if it records memory."""
         run = self._parts.run
-        if self.tags is not None:
+        self._has_memory = has_memory
+        if self.tags is not None and has_memory:
             run(TAGS, self.tags.begin_cycle)
-        if self._storages is not None:
+        if self._storages is not None and has_memory:
             run(STORAGES, self._storages.begin_cycle)
         self._unix_ns = self._parts.ask(LINES, unix_offset_ns, default=None)
 
-    def begin_step(self, *, is_watched: bool, is_recorded: bool = False) -> None:
-        """Note what follows if the step is recorded, or is the one before."""
+    def begin_step(self, *, is_watched: bool, is_recorded: bool = False, has_memory: bool = False) -> None:
+        """Note what follows if the step is recorded, or is the one before; where tensors are, with ``has_memory``."""
         if is_watched != self._is_watched:
             self._switch(is_on=is_watched)
         if self.tags is not None:
+            if self.tags.is_on != has_memory:
+                (self._parts.run if has_memory else self._parts.undo)(TAGS, partial(self.tags.switch, is_on=has_memory))
             self.tags.outermost = 0  # of a forward that was interrupted
         self._modules_began = len(sys.modules)
         self._parts.run(IMPORTS, self._imports.begin)
@@ -177,7 +181,7 @@ class ProgramWatch:
             run(WAITS, self.waits.note_share, dur_ns, garbage_ns + (0 if cpu_ns is None else dur_ns - cpu_ns))
         if not is_recorded:
             run(GARBAGE, self._garbage.drop)
-        elif self.tags is not None:
+        elif self.tags is not None and self._has_memory:
             run(TAGS, self.tags.note_variables)
         if self._is_watched:
             run(LINES, self.lines.mark, NO_LINE)
@@ -205,8 +209,8 @@ class ProgramWatch:
         do = self._parts.run if is_on else self._parts.undo
         do(LINES, partial(self.lines.switch, is_on=is_on))
         do(MODULES, partial(self.modules.switch, is_on=is_on))
-        if self.tags is not None:
-            do(TAGS, partial(self.tags.switch, is_on=is_on))
+        if self.tags is not None and not is_on:
+            do(TAGS, partial(self.tags.switch, is_on=False))
         if self.functions is not None:
             do(FUNCTIONS, partial(self.functions.switch, is_on=is_on))
 
@@ -247,8 +251,10 @@ class ProgramWatch:
                 lines=ask(LINES, self.lines.take, default=nothing),
                 calls=ask(MODULES, self.modules.take, default=nothing),
                 functions=nothing if self.functions is None else ask(FUNCTIONS, self.functions.take, default=nothing),
-                tags=() if self.tags is None else ask(TAGS, self.tags.take, default=()),
-                storages=None if self._storages is None else ask(STORAGES, self._storages.take, default=None),
+                tags=() if self.tags is None or not self._has_memory else ask(TAGS, self.tags.take, default=()),
+                storages=None
+                if self._storages is None or not self._has_memory
+                else ask(STORAGES, self._storages.take, default=None),
                 waits=nothing if self.waits is None else ask(WAITS, self.waits.take, garbage, default=nothing),
                 looks=nothing if self.waits is None else ask(WAITS, self.waits.take_looks, default=nothing),
                 imports=ask(IMPORTS, self._imports.take, default=no_imports),
@@ -273,6 +279,7 @@ class ProgramWatch:
                 self._problems.note("capture.lines_refused")
             if self.functions.lost:
                 self._problems.note("capture.lines_lost", count=1)
+            self.functions.forget()
         if self.lines.lost:
             self._problems.note("capture.lines_lost", count=self.lines.lost)
         if self.modules.is_too_dear:

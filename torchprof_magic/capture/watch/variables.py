@@ -37,7 +37,8 @@ class UserFrames:
 
     def __init__(self) -> None:
         self._users = UsersCode()
-        self._known: dict[CodeType, bool] = {}
+        # By file: code of a cell leads to the session of its cell, and Python cannot see that it does.
+        self._known: dict[str, bool] = {}
 
     def above(self, frame: FrameType | None) -> Iterator[FrameType]:
         """Yield a frame and its callers, as far as they are the user's, the innermost first."""
@@ -49,9 +50,10 @@ class UserFrames:
             frame = frame.f_back
 
     def _is_users(self, code: CodeType) -> bool:
-        if code not in self._known:
-            self._known[code] = self._users.has(code)
-        return self._known[code]
+        name = code.co_filename
+        if name not in self._known:
+            self._known[name] = self._users.has_file(name)
+        return self._known[name]
 
 
 def tensors_of_frame(frame: FrameType, *, is_traced: bool = False) -> Iterator[tuple[str, torch.Tensor]]:

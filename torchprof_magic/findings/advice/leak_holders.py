@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import enumerated, format_bytes
 from torchprof_magic.tables.memory.holders import TENSOR, TRACEBACK, UNNAMED
 from torchprof_magic.tables.memory.leaks import MEASURED
 
@@ -95,4 +95,4 @@ def _check(names: str, keep: str) -> str:
 def _listed(parts: list[str]) -> str:
     """Return the first parts as a list in words."""
     shown = [*parts[:MOST_NAMED], *([f"{len(parts) - MOST_NAMED} more"] if len(parts) > MOST_NAMED else [])]
-    return ", ".join(shown[:-1]) + (" and " if len(shown) > 1 else "") + shown[-1]
+    return enumerated(shown)

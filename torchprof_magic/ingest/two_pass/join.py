@@ -17,7 +17,7 @@ from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import MEMORY_SCHEMA, Trace
-from torchprof_magic.model.units import format_ratio
+from torchprof_magic.model.units import counted, enumerated, format_ns, format_ratio
 
 if TYPE_CHECKING:
     from torchprof_magic.model.meta import Meta, Problem, TwoPass
@@ -32,8 +32,9 @@ ALMOST_ALL = 0.999
 def join_passes(trace: Trace) -> Trace:
     """Return the trace with the events, steps and links of the times cycle, and the details of each op.
 
-    Steps are paired in their order, the first of one cycle with the first of the other. An op without a counterpart
-    keeps its times and has no details. Memory is moved to the clock of the times, and belongs to the innermost op
+    Steps are paired in their order, the first of one cycle with the first of the other. Where fewer steps have details,
+    ops of later ones have those of the last, but their memory is not known. An op without a counterpart keeps its times
+    and has no details. Memory is moved to the clock of the times, and belongs to the innermost op
     around it that has a counterpart. A trace that is not of two passes stays as it is; where one pass is missing, the
     other is all there is.
     """
@@ -46,9 +47,11 @@ def join_passes(trace: Trace) -> Trace:
     if not times.height or not details.height:
         return _of_one_pass(trace, passes, has_times=bool(times.height))
     first, second = ops_of(trace, (passes.times_cycle, passes.details_cycle))
-    pairs = matched(first, second)
     steps = _StepPairs(times, details, min(times.height, details.height))
-    detailed = _with_details(trace, first, second, pairs)
+    joined = matched(first, second, steps.last)
+    detailed = _with_details(trace, first, second, joined)
+    is_own = first.place[joined.first] == second.place[joined.second]
+    pairs = Matches(joined.first[is_own], joined.second[is_own])
     memory = _moved_memory(trace, first, second, pairs, steps)
     tags, storages = _moved_tags(trace, memory, steps), _moved_storages(trace, memory, steps)
     numbers = tuple(steps.details["number"].head(steps.paired).to_list())
@@ -66,6 +69,12 @@ class _StepPairs(NamedTuple):
     times: pl.DataFrame
     details: pl.DataFrame
     paired: int
+
+    @property
+    def last(self) -> int:
+        """The place of the last step with details that is complete, if one is: later ones have its details."""
+        complete = self.details["complete"].head(self.paired).arg_true()
+        return int(complete[-1]) if len(complete) else self.paired - 1
 
 
 def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches) -> pl.DataFrame:
@@ -196,7 +205,13 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
     if not has_times:
         missing = problem("run.two_pass_no_times")
     else:
-        missing = problem("run.two_pass_one_step") if is_one_step else problem("run.two_pass_no_details")
+        missing = problem(
+            "run.auto_no_details"
+            if passes.is_auto
+            else "run.two_pass_one_step"
+            if is_one_step
+            else "run.two_pass_no_details"
+        )
     kept = of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
     return replace(kept, problems=(missing, *kept.problems))
 
@@ -211,15 +226,26 @@ def _told(meta: Meta, steps: _StepPairs, share: float) -> Problem:
     """Return a problem that says which pass the numbers come from."""
     kinds = {"shapes": meta.has_shapes, "memory": meta.has_memory, "stacks": meta.has_stacks}
     names = [name for name, is_there in kinds.items() if is_there] or ["details"]
-    what = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    origin = f"Times are from {_steps(steps.times)}, {what} from {_steps(steps.details.head(steps.paired))}"
+    origin = (
+        f"Times are from {_steps(steps.times)}, {enumerated(names)} from {_steps(steps.details.head(steps.paired))}"
+    )
     found = "all" if share == 1 else format_ratio(min(share, ALMOST_ALL)) + " of the"
     missing = steps.times.height - steps.paired
-    alone = f" {_steps(steps.times.tail(missing)).capitalize()} found no counterpart" if missing > 0 else ""
-    rest = f"{alone}, and {'does' if missing == 1 else 'do'} not count." if alone else ""
+    what = "memory" if meta.has_memory else "step"
+    rest = f" {_steps(steps.times.tail(missing)).capitalize()} has no {what} of its own." if missing > 0 else ""
+    rest += _cost(meta, steps)
     if share >= LEAST_COMMON:
         return problem("run.two_pass", origin=origin, found=found, rest=rest)
     return problem("run.two_pass_differs", origin=origin, found=found, rest=rest)
+
+
+def _cost(meta: Meta, steps: _StepPairs) -> str:
+    """Return how much longer the loop took, where nobody asked for details."""
+    passes = meta.two_pass
+    if passes is None or passes.cost_ns is None:
+        return ""
+    recorded = f"{steps.times.height + steps.details.height} of {counted(passes.steps_seen, 'step')} were recorded"
+    return f" {recorded}, and the loop took {format_ns(passes.cost_ns)} longer in all."
 
 
 def _steps(steps: pl.DataFrame) -> str:

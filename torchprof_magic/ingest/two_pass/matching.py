@@ -42,9 +42,10 @@ class Ops:
 
 
 class Matches(NamedTuple):
-    """Which op of the first cycle is which of the second, as indices of their ``Ops``; each occurs once at most.
+    """Which op of the first cycle is which of the second, as indices of their ``Ops``; each of the first occurs once.
 
-    What lies around two ops that match and has matches at all, matches too.
+    An op of the second occurs once in each step of the first that has its step for a counterpart. What lies around two
+    ops that match and has matches at all, matches too.
     """
 
     first: IntArray
@@ -61,14 +62,19 @@ def ops_of(trace: Trace, cycles: tuple[int, int]) -> tuple[Ops, Ops]:
     return first, second
 
 
-def matched(first: Ops, second: Ops) -> Matches:
-    """Return which ops match: by step, thread, order, nesting and name."""
+def matched(first: Ops, second: Ops, last: int) -> Matches:
+    """Return which ops match: by step, thread, order, nesting and name.
+
+    Steps are paired in their order. The second cycle may have fewer, of which the one at place ``last`` is the
+    counterpart of all later ones.
+    """
     depths = 1 + max(int(first.depth.max(initial=0)), int(second.depth.max(initial=0)))
     keys = [ops.name * depths + ops.depth for ops in (first, second)]
     of_first, of_second = (_by_step_and_lane(ops) for ops in (first, second))
     found = [Matches(*(np.empty(0, np.int64) for _ in range(2)))]
-    for place in of_first.keys() & of_second.keys():
-        for left, right in _same_threads(of_first[place], of_second[place], first.name, second.name):
+    for place, lanes in of_first.items():
+        others = of_second.get(min(place, last), {})
+        for left, right in _same_threads({**lanes}, {**others}, first.name, second.name):
             at_left, at_right = align(keys[0][left], keys[1][right])
             found.append(Matches(left[at_left], right[at_right]))
     both = Matches(*(np.concatenate([pairs[side] for pairs in found]) for side in range(2)))

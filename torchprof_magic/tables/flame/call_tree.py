@@ -38,6 +38,7 @@ from torchprof_magic.model.intervals import (
 from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.shapes import Tree, Weight
 from torchprof_magic.model.trace import STEP_PATTERN, Trace
+from torchprof_magic.tables.steps import of_memory_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -103,7 +104,7 @@ def flame_tree(trace: Trace, part: TimeRange) -> Tree:
     paths = _paths(trace)
     is_known = {"cpu_ns": True, "device_ns": trace.has_device, "idle_ns": trace.has_device, "calls": True}
     is_known |= {"bytes": trace.memory.height > 0, "flops": has_flops(trace)}
-    weights = tuple(weight for weight in _WEIGHTS if is_known[weight.name])
+    weights = of_memory_steps(trace, tuple(weight for weight in _WEIGHTS if is_known[weight.name]))
     known = {weight.name for weight in weights}
     frame = _in_preorder(_summed(trace, paths, part, known), weights)
     return Tree(frame=frame, weights=weights, threads=_threads(trace, part))

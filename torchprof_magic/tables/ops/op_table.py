@@ -20,6 +20,7 @@ from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.tables.ops.groups import KEYS, Groups, group_labels, group_ops
+from torchprof_magic.tables.steps import of_memory_steps
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -222,7 +223,7 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WHOLE) ->
     frame = frame.select(column.name for column in columns).sort(
         sort_by, "self_cpu_ns", "name", *by, descending=[True, True, False, *(False for _ in by)]
     )
-    return Table(frame=frame, columns=columns, sort_by=sort_by)
+    return Table(frame=frame, columns=of_memory_steps(trace, columns), sort_by=sort_by)
 
 
 def device_ns_of_no_op(trace: Trace, ops: pl.DataFrame, part: TimeRange) -> int:

@@ -18,6 +18,7 @@ from torchprof_magic.facts.source.places import call_tree, is_users_file, places
 from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.shapes import BarPart, Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.tables.steps import of_memory_steps
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -181,7 +182,7 @@ def _table(trace: Trace, frame: pl.DataFrame) -> Table:
     if not trace.memory.height:
         absent.add("bytes")
     columns = tuple(column for column in COLUMNS if column.name not in absent)
-    return Table(frame=frame, columns=columns, is_sparse=True)
+    return Table(frame=frame, columns=of_memory_steps(trace, columns), is_sparse=True)
 
 
 def _with_times(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.source.shown_files import files_as_shown
 from torchprof_magic.facts.source.step_places import functions_of_pieces
 from torchprof_magic.model.shapes import Column, Outline, Table, both_passes
+from torchprof_magic.model.units import enumerated
 from torchprof_magic.tables.source.lines import COLUMNS, CPU_PARTS, FUNCTION, SCHEMA, lines_table
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _lines_in_words(trace: Trace, file: str, places: list[tuple[str, int]]) -> s
     words = [str(line) if of == file else f"{name}:{line}" for (of, line), name in zip(named, shown, strict=True)]
     if more := len(places) - len(named):
         words.append(f"{more} more")
-    joined = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    joined = enumerated(words)
     is_own = named[0][0] == file
     return f"line{'s' if len(words) > 1 else ''} {joined}" if is_own else joined
 

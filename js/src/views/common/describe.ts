@@ -40,7 +40,7 @@ function factsOf(view: TableHeader, frame: Frame, row: number, steps: number): r
   const numeric = view.columns.filter((column) => isNumeric(column.unit) && !column.is_minor);
   const known = numeric.filter((column) => numberAt(frame, column.name, row));
   return known.slice(0, MOST_FACTS).map((column) => {
-    const value = numberAt(frame, column.name, row) / (column.is_sum ? steps : 1);
+    const value = numberAt(frame, column.name, row) / divisorOf(column, steps);
     const text = formatValue(value, column.unit);
     return column.unit === "count" ? counted(column, text) : titled(column, text);
   });
@@ -74,6 +74,11 @@ export function findName(
 /** By how many steps sums are divided. */
 export function stepsShown({ source, store }: ReportContext): number {
   return store.isPerStep.value && store.range.value === null ? source.header.steps : 1;
+}
+
+/** By what the numbers of a column are divided: a sum by the steps that it is of, each to `steps` of them. */
+export function divisorOf({ is_sum, share }: ColumnHeader, steps: number): number {
+  return is_sum ? Math.max(steps * share, 1) : 1;
 }
 
 /** Tables with names, the shown one first. Nothing is pulled here. */

@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { describeWhole } from "./flame-model";
 
-const CPU = { name: "cpu_ns", title: "CPU", unit: "ns" } as const;
-const DEVICE = { name: "device_ns", title: "Device", unit: "ns" } as const;
+const CPU = { name: "cpu_ns", title: "CPU", unit: "ns", share: 1 } as const;
+const DEVICE = { name: "device_ns", title: "Device", unit: "ns", share: 1 } as const;
 const threads = ["pt_main_thread", "pt_autograd_0"];
 
 it("says of which steps and threads the total of a flame graph is", () => {

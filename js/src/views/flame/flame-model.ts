@@ -103,11 +103,17 @@ export function weightOf(model: FlameModel, chosen: string | null): WeightHeader
   return weight;
 }
 
+/** By how many steps a weight is divided: memory may be of fewer. */
+export function weightDivisor({ steps }: FlameModel, { share }: WeightHeader): number {
+  return Math.max(steps * share, 1);
+}
+
 /** The text of the footer for a box. */
 export function describeBox(model: FlameModel, row: number, weight: WeightHeader): FooterItem {
   const total = numberAt(model.frame, `total_${weight.name}`, row);
   const self = numberAt(model.frame, `self_${weight.name}`, row);
   const whole = numberAt(model.frame, `total_${weight.name}`, 0);
+  const divisor = weightDivisor(model, weight);
   const parent = numberAt(model.frame, `total_${weight.name}`, model.tree.parent[row] ?? -1);
   const ofParent = parent > 0 && row > 0 ? [`${formatRatio(total / parent)} of parent`] : [];
   return {
@@ -115,8 +121,8 @@ export function describeBox(model: FlameModel, row: number, weight: WeightHeader
     isCode: true,
     phase: row === 0 ? "" : wordAt(model.phases, row),
     facts: [
-      `${weight.title} self ${formatValue(self / model.steps, weight.unit)}`,
-      `total ${formatValue(total / model.steps, weight.unit)}${model.steps > 1 ? " per step" : ""}`,
+      `${weight.title} self ${formatValue(self / divisor, weight.unit)}`,
+      `total ${formatValue(total / divisor, weight.unit)}${model.steps > 1 ? " per step" : ""}`,
       ...(whole > 0 ? [`${formatRatio(total / whole)} of all`] : []),
       ...ofParent,
       ...callsOf(model, row, weight),

@@ -10,6 +10,7 @@ import { BoxBuffer, layoutFlame } from "../../layout/flame-layout";
 import { numberAt, wordAt } from "../../wire/frame";
 import type { WeightHeader } from "../../wire/header";
 import { MOST_SPOKEN, type SpokenRows, SpokenTable } from "../common/spoken-table";
+import { weightDivisor } from "./flame-model";
 import type { FlameMoves } from "./flame-moves";
 
 // As if it were drawn this wide: boxes under a pixel are not in the table either.
@@ -58,7 +59,7 @@ function spokenBoxes({ model, extent, span, top }: FlameMoves, weight: WeightHea
         String((model.tree.depth[row] ?? 0) - outermost + 1),
         wordAt(model.names, row),
         row === 0 ? "" : phaseTitle(wordAt(model.phases, row)),
-        formatValue(total / model.steps, weight.unit),
+        formatValue(total / weightDivisor(model, weight), weight.unit),
         formatRatio(whole > 0 ? total / whole : 0),
       ];
     }),

@@ -18,7 +18,7 @@ import {
   wordAt,
 } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
-import { leadColumn } from "../common/describe";
+import { divisorOf, leadColumn } from "../common/describe";
 
 export interface GridColumn {
   readonly header: ColumnHeader;
@@ -77,7 +77,7 @@ export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonl
   const lead = leadColumn(view.columns);
   const found = view.columns.flatMap((header) => {
     const cells = frame.columns.get(header.name);
-    const divisor = header.is_sum ? steps : 1;
+    const divisor = divisorOf(header, steps);
     const largest = cells?.kind === "number" ? largestOf(cells.values) : 0;
     return cells === undefined ? [] : [{ header, cells, divisor, largest }];
   });

@@ -18,6 +18,7 @@ from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.ingest import join_passes, read_chrome
 from torchprof_magic.model.meta import Meta, TwoPass
 from torchprof_magic.model.trace import FRAME_SCHEMAS
+from torchprof_magic.render.text import column_text
 from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.ops.averages import Grouping, averages_table
 from torchprof_magic.tables.ops.op_table import ops_table
@@ -202,28 +203,48 @@ def test_device_work_has_its_own_times_and_the_stack_of_its_launch() -> None:
     assert [(names[source], names[target]) for _, source, target in flows] == [("cudaLaunchKernel", "gemm")]
 
 
-def test_steps_are_paired_in_order_and_one_too_many_has_no_details() -> None:
+def test_a_step_beyond_those_with_details_has_the_details_of_the_last_but_no_memory() -> None:
     times = [step(2, 0, 100), op("mm", 10, 30), step(3, 200, 100), op("mm", 210, 30)]
     details = [step(6, 1000, 100), op("mm", 1010, 30, [[2, 2]]), allocation(1020, 8)]
     trace = joined(times, details)
     ops = trace.events.filter(pl.col("name") == "mm")
-    assert ops["shapes"].cast(pl.String).to_list() == ["[[2, 2]]", None]
+    assert ops["shapes"].cast(pl.String).to_list() == ["[[2, 2]]", "[[2, 2]]"]
+    assert trace.memory.select("time_ns", "delta_bytes").rows() == [(20_000, 8)]
     assert told(trace).message == (
         "Times are from steps 2–3, shapes and memory from step 6; all ops were found in both. "
-        "Step 3 found no counterpart, and does not count."
+        "Step 3 has no memory of its own."
     )
     assert trace.meta.two_pass == replace(PASSES, detail_steps=(6,))
 
 
-def test_a_step_without_details_does_not_count_so_that_details_per_step_are_those_of_a_step() -> None:
+def test_memory_per_step_is_that_of_the_steps_that_have_some() -> None:
     times = [step(2, 0, 100), op("mm", 10, 30), step(3, 200, 110), op("mm", 210, 30)]
     details = [step(6, 1000, 100), op("mm", 1010, 30, [[2, 2]]), allocation(1020, 512)]
     trace = joined(times, details)
+    assert counted_steps(trace).row.tolist() == [0, 1]
+    assert counted_steps(trace).memory_steps == 1
+    ops = ops_table(trace, counted_part(trace))
+    assert ops.frame["self_cpu_bytes"].to_list() == [512]
+    (column,) = [column for column in ops.columns if column.name == "self_cpu_bytes"]
+    assert column.share == 0.5
+    assert column_text(column, ops.frame, 2)[1](512) == "512"  # of one step, not of two
+    (calls,) = [column for column in ops.columns if column.name == "calls"]
+    assert column_text(calls, ops.frame, 2)[1](2) == "1"
+
+
+def test_a_step_without_details_does_not_count_where_all_others_are_left_out() -> None:
+    """Otherwise nothing per step would have memory."""
+    times = [
+        *(step(2, 0, 900), op("mm", 10, 30)),
+        *(step(3, 1000, 100), op("mm", 1010, 30)),
+        *(step(4, 1200, 110), op("mm", 1210, 30)),
+    ]
+    details = [step(6, 3000, 100), op("mm", 3010, 30, [[2, 2]]), allocation(3020, 512)]
+    trace = joined(times, details)
     assert counted_steps(trace).row.tolist() == [0]
-    assert steps_table(trace).frame["left_out"].to_list() == ["", "no details were recorded for it"]
-    # 512 bytes in the one step that counts, not in two.
-    assert ops_table(trace, counted_part(trace)).frame["self_cpu_bytes"].to_list() == [512]
-    assert counted_steps(with_chosen_steps(trace, [0, 1])).steps == 2
+    reason = "no details were recorded for it"
+    assert steps_table(trace).frame["left_out"].to_list() == ["", reason, reason]
+    assert counted_steps(with_chosen_steps(trace, [0, 1, 2])).steps == 3
 
 
 def test_memory_of_steps_that_the_times_do_not_have_is_left_out() -> None:

@@ -1,0 +1,88 @@
+"""What details may cost, worked out by hand for steps of 100 ms."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchprof_magic.capture.details import DetailsCost
+from torchprof_magic.capture.problems import ProblemLog
+
+MS = 1_000_000
+PLAIN = [100 * MS] * 5
+
+
+def cost_of(limit_s: float | None = None, length: int | None = None) -> tuple[DetailsCost, ProblemLog]:
+    problems = ProblemLog()
+    return DetailsCost(problems, limit_s=limit_s, length=length), problems
+
+
+def recorded(cost: DetailsCost, dur_ms: int, between_ms: int, steps: int = 3) -> None:
+    """Count the steps of a cycle of times, and what was done after them."""
+    for _ in range(steps):
+        cost.add_step(dur_ms * MS, cycle=0)
+    cost.add_between(between_ms * MS, cycle=0)
+
+
+@pytest.mark.parametrize(
+    ("between_ms", "expected"),
+    [
+        (0, 3),
+        (600, 3),  # 200 ms a step, three times as much with details: 3 steps are 1.8 s of 2 s
+        (900, 2),  # 900 ms a step
+        (1_900, 1),  # 1.9 s a step
+        (5_900, 1),  # 1.97 s without details: that is not sure to be too much
+    ],
+)
+def test_as_many_steps_have_details_as_two_seconds_pay_for(between_ms: int, expected: int) -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, between_ms)
+    assert cost.most_steps(3, PLAIN) == expected
+    assert problems.as_tuple() == ()
+
+
+def test_details_that_cost_too_much_in_one_step_are_left_out_and_said_to_be() -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, 6_300)
+    assert cost.most_steps(3, PLAIN) == 0
+    (problem,) = problems.as_tuple()
+    assert problem.code == "capture.details_left_out"
+    assert "would have made the loop about 6.30 s longer, and may cost 2 s" in problem.message
+
+
+def test_a_tenth_of_a_long_loop_is_more_than_two_seconds() -> None:
+    cost, problems = cost_of(length=1_000)  # of 100 s
+    recorded(cost, 100, 6_300)
+    assert cost.most_steps(3, PLAIN) == 1  # 6.3 s a step, of 10 s
+    assert problems.as_tuple() == ()
+
+
+def test_a_budget_takes_the_place_of_both() -> None:
+    cost, _ = cost_of(limit_s=0.5, length=1_000)
+    recorded(cost, 100, 600)
+    assert cost.most_steps(3, PLAIN) == 1
+    cost, _ = cost_of(limit_s=0.1, length=1_000)
+    recorded(cost, 100, 600)
+    assert cost.most_steps(3, PLAIN) == 0
+
+
+def test_details_end_with_the_step_in_which_they_have_cost_the_limit() -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, 0)
+    cost.add_between(300 * MS, cycle=1)
+    assert not cost.is_reached(1_000 * MS, PLAIN, 7)  # 0.9 s longer
+    cost.add_step(1_000 * MS, cycle=1)
+    assert cost.is_reached(1_000 * MS, PLAIN, 8)  # 0.9 + 0.9 + 0.3 s
+    (problem,) = problems.as_tuple()
+    assert problem.message == (
+        "Details were recorded in 2 steps, until step 8: they made the loop 1.80 s longer, and may cost 2 s."
+    )
+
+
+def test_the_whole_cost_is_that_of_recorded_steps_and_of_what_is_done_between_steps() -> None:
+    cost, _ = cost_of()
+    cost.add_step(100 * MS, cycle=None)
+    recorded(cost, 120, 50)
+    cost.add_step(400 * MS, cycle=1)
+    cost.add_between(70 * MS, cycle=1)
+    assert cost.total_ns(PLAIN) == (3 * 20 + 300 + 50 + 70) * MS
+    assert cost.total_ns([]) == (50 + 70) * MS  # how long a step usually takes is not known

@@ -1,0 +1,104 @@
+"""What a second cycle with shapes, memory and stacks may cost, and what it did, measured while the loop runs."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING
+
+from torchprof_magic.model.units import counted, format_file_size, format_ns
+
+if TYPE_CHECKING:
+    from torchprof_magic.capture.problems import ProblemLog
+
+# At most so much of the loop, or so long, whichever is more; and so much memory while torch ends the cycle.
+MOST_SHARE = 0.1
+MOST_NS = 2_000_000_000
+MOST_BYTES = 1_000_000_000
+# So many Python calls take torch 0.3 to 0.5 s.
+MOST_CALLS = 100_000
+# Ending a cycle with details takes torch about so many times as long as ending one of the same steps without.
+ENDING_RATIO = 3
+
+
+class DetailsCost:
+    """How much longer a loop takes because it is recorded: its recorded steps, and what is done between steps.
+
+    ``limit_s`` is what details may cost in all; None means a part of the loop, which has ``length`` steps if that is
+    known. Only steps after the first cycle are limited: their ``most_steps`` follows from what ending that one cost.
+    """
+
+    def __init__(self, problems: ProblemLog, *, limit_s: float | None, length: int | None) -> None:
+        self._problems = problems
+        self._limit_ns = None if limit_s is None else limit_s * 1e9
+        self._length = length
+        self._times_ns: list[int] = []
+        self._details_ns: list[int] = []
+        self._between_ns = [0, 0]
+        self._steps = 0
+        self._loop_ns = 0
+
+    def add_step(self, dur_ns: int, *, cycle: int | None) -> None:
+        """Count a step of the user's; ``cycle`` is that which recorded it, if one did."""
+        self._steps += 1
+        self._loop_ns += dur_ns
+        if cycle is not None:
+            (self._details_ns if cycle else self._times_ns).append(dur_ns)
+
+    def add_between(self, dur_ns: int, *, cycle: int) -> None:
+        """Count what was done between two steps, in or after a cycle."""
+        self._between_ns[min(cycle, 1)] += dur_ns
+
+    def total_ns(self, plain_ns: list[int]) -> int:
+        """Return how much longer the loop took in all, beside steps of which some ran without the profiler."""
+        usual = self._usual_ns(plain_ns)
+        longer = sum(dur_ns - usual for dur_ns in (*self._times_ns, *self._details_ns)) if plain_ns else 0.0
+        return max(round(longer), 0) + sum(self._between_ns)
+
+    def most_steps(self, active: int, plain_ns: list[int], between_ns: int = 0) -> int:
+        """Return in how many steps details can be recorded within the limit, at most ``active``; note if in none.
+
+        One step is recorded as long as it is not sure to take more than the limit. ``between_ns`` is what was done
+        since the last step.
+        """
+        usual = self._usual_ns(plain_ns)
+        recorded = len(self._times_ns)
+        if not recorded:
+            return active
+        per_step = (self._between_ns[0] + between_ns + max(sum(self._times_ns) - recorded * usual, 0.0)) / recorded
+        limit = self._most_ns(usual)
+        if per_step > limit:
+            self._note("capture.details_left_out", format_ns(per_step * ENDING_RATIO), limit)
+            return 0
+        affordable = math.floor(limit / (per_step * ENDING_RATIO)) if per_step > 0 else active
+        return min(max(affordable, 1), active)
+
+    def is_reached(self, running_ns: int, plain_ns: list[int], step: int) -> bool:
+        """Return whether the details cost more than the limit, with ``running_ns`` of a step; note it."""
+        usual = self._usual_ns(plain_ns)
+        longer = sum(dur_ns - usual for dur_ns in self._details_ns) + running_ns - usual
+        limit = self._most_ns(usual)
+        if longer + self._between_ns[1] <= limit:
+            return False
+        steps = counted(len(self._details_ns) + 1, "step")
+        self._note("capture.details_ended", format_ns(longer), limit, step=step, steps=steps)
+        return True
+
+    def note_memory(self, grown: str, step: int) -> None:
+        """Note that the details end with this step, because of the memory that ending them will take."""
+        self._problems.note(
+            "capture.details_ended_by_memory", grown=grown, step=step, limit=format_file_size(MOST_BYTES)
+        )
+
+    def _usual_ns(self, plain_ns: list[int]) -> float:
+        known = plain_ns or self._times_ns
+        return float(median(known)) if known else 0.0
+
+    def _most_ns(self, usual: float) -> float:
+        if self._limit_ns is not None:
+            return self._limit_ns
+        loop = self._loop_ns if self._length is None else max(self._loop_ns, self._length * usual)
+        return max(MOST_NS, MOST_SHARE * loop)
+
+    def _note(self, code: str, cost: str, limit_ns: float, **more: object) -> None:
+        self._problems.note(code, cost=cost, limit=format_ns(limit_ns), **more)
