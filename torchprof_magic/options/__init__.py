@@ -9,7 +9,15 @@ from torchprof_magic.options.checked import (
     ScheduleOptions,
 )
 from torchprof_magic.options.parse import activities_of, budget_of, bytes_of, file_bytes_of, metadata_of, seconds_of
-from torchprof_magic.options.presets import AUTO, DETAILS, PRESET_COSTS_US, PRESETS, QUICK, detail_switches, preset_switches
+from torchprof_magic.options.presets import (
+    AUTO,
+    DETAILS,
+    PRESET_COSTS_US,
+    PRESETS,
+    QUICK,
+    detail_switches,
+    preset_switches,
+)
 from torchprof_magic.options.resolve import keep_options, profile_options, resolved
 from torchprof_magic.options.suggest import closest_flag, closest_keyword, meant
 from torchprof_magic.options.table import KEYWORDS, MODES, OPTIONS, Keywords, Kind, Option
