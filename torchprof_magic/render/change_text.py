@@ -13,27 +13,31 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from torchprof_magic.model.shapes import Column, Table
+
 TOP_ROWS = 6
 NAME_CHARS = 52
+_TIME_CHARS = 15
 
 
-def change_text(words: Sequence[str], settings: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> str:
+def change_text(words: Sequence[str], settings: pl.DataFrame, tables: Mapping[str, Table]) -> str:
     """Return the words, what differs, and the largest changes of each table, as one screen of text."""
     lines = [printable(line) for line in words if line]
     lines += [printable(f"Differs: {_difference(row)}") for row in settings.iter_rows(named=True)]
-    for title, frame in tables.items():
-        if frame.height:
-            lines += ["", f"{title:<{NAME_CHARS}}{'before':>12}{'after':>12}{'change':>14}"]
-            lines += [_row(title, row) for row in frame.head(TOP_ROWS).iter_rows(named=True)]
+    for title, table in tables.items():
+        if table.frame.height:
+            before, after, change = (column.title.lower() for column in _changed(table))
+            lines += ["", f"{title:<{NAME_CHARS}}{before:>{_TIME_CHARS}}{after:>{_TIME_CHARS}}{change:>{_TIME_CHARS}}"]
+            lines += [_row(table, row) for row in table.frame.head(TOP_ROWS).iter_rows(named=True)]
     return "\n".join(lines)
 
 
-def change_html(words: Sequence[str], settings: pl.DataFrame, tables: Mapping[str, pl.DataFrame]) -> str:
+def change_html(words: Sequence[str], settings: pl.DataFrame, tables: Mapping[str, Table]) -> str:
     """Return the same as HTML; every name in it is escaped."""
     head, *rest = [line for line in words if line]
     parts = [f"<p><b>{_escaped(head)}</b></p>", *(f"<p>{_escaped(line)}</p>" for line in rest)]
     parts += [f"<p>Differs: {_escaped(_difference(row))}</p>" for row in settings.iter_rows(named=True)]
-    parts += [_html_table(title, frame) for title, frame in tables.items() if frame.height]
+    parts += [_html_table(title, table) for title, table in tables.items() if table.frame.height]
     return f'<div class="mathjax_ignore tex2jax_ignore">{"".join(parts)}</div>'
 
 
@@ -46,9 +50,16 @@ def _difference(row: Mapping[str, str]) -> str:
     return f"{row['name']} {row['before'] or '–'} → {row['after'] or '–'}"
 
 
-def _cells(title: str, row: Mapping[str, object]) -> tuple[str, str, str, str]:
-    unit, form = ("bytes", format_bytes) if title == "Memory" else ("ns", format_ns)
-    before, after, delta = (int(str(row[f"{name}_{unit}"])) for name in ("before", "after", "delta"))
+def _changed(table: Table) -> tuple[Column, ...]:
+    """Return the columns of before, after and the change that the rows are sorted by."""
+    at = next(at for at, column in enumerate(table.columns) if column.name == table.sort_by)
+    return table.columns[at - 2 : at + 1]
+
+
+def _cells(table: Table, row: Mapping[str, object]) -> tuple[str, str, str, str]:
+    columns = _changed(table)
+    form = format_bytes if columns[0].unit == "bytes" else format_ns
+    before, after, delta = (int(str(row[column.name])) for column in columns)
     return _name(row), form(before), form(after), signed(delta, form)
 
 
@@ -58,22 +69,23 @@ def _name(row: Mapping[str, object]) -> str:
         return f"{row['line']} {str(row['source']).strip()}"
     if "path" in row:
         return f"{row['path'] or '(model)'} {row['class_name']}".strip()
-    return " ".join(str(row[name]) for name in ("device", "name") if name in row)
+    return str(row["name"])
 
 
-def _row(title: str, row: Mapping[str, object]) -> str:
-    name, before, after, change = _cells(title, row)
-    return f"{shortened(printable(name), NAME_CHARS - 1):<{NAME_CHARS}}{before:>12}{after:>12}{change:>14}"
+def _row(table: Table, row: Mapping[str, object]) -> str:
+    name, *numbers = _cells(table, row)
+    shown = shortened(printable(name), NAME_CHARS - 1)
+    return f"{shown:<{NAME_CHARS}}{''.join(f'{number:>{_TIME_CHARS}}' for number in numbers)}"
 
 
-def _html_table(title: str, frame: pl.DataFrame) -> str:
+def _html_table(title: str, table: Table) -> str:
     heads = "".join(
         f'<th align="{"left" if at == 0 else "right"}">{name}</th>'
-        for at, name in enumerate((title, "Before", "After", "Change"))
+        for at, name in enumerate((title, *(column.title for column in _changed(table))))
     )
     rows = []
-    for row in frame.head(TOP_ROWS).iter_rows(named=True):
-        name, *numbers = _cells(title, row)
+    for row in table.frame.head(TOP_ROWS).iter_rows(named=True):
+        name, *numbers = _cells(table, row)
         cells = "".join(f'<td align="right">{_escaped(number)}</td>' for number in numbers)
         shown = f"<code><bdi>{_escaped(shortened(name, NAME_CHARS))}</bdi></code>"
         rows.append(f'<tr><td align="left">{shown}</td>{cells}</tr>')

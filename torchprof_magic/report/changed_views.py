@@ -9,10 +9,12 @@ import polars as pl
 
 from torchprof_magic.findings.compare.change_flame import change_flame
 from torchprof_magic.findings.compare.changes import (
+    DEVICE_TIMES,
     KERNEL_COLUMNS,
     SIZE_COLUMNS,
     STEP_COLUMNS,
     TIME_COLUMNS,
+    TIMES,
     cell_diff,
     changed_idle,
     changed_kernels,
@@ -66,7 +68,22 @@ _SETTINGS = tuple(
 def _times(frame: pl.DataFrame, *columns: Column) -> Table:
     """Return changed times as a table; the columns of what was not recorded are absent."""
     there = [replace(each, has_bar=each.is_change) for each in columns if each.name in frame.columns]
-    return Table(frame=frame.select(each.name for each in there), columns=tuple(there), sort_by=sorted_by(frame))
+    main = sorted_by(frame)
+    if DEVICE_TIMES[-1] in frame.columns:
+        there = _on_both(there, main)
+    return Table(frame=frame.select(each.name for each in there), columns=tuple(there), sort_by=main)
+
+
+def _on_both(columns: list[Column], main: str) -> list[Column]:
+    """Return the columns of times on host and device: those of the main change first, the others minor."""
+    first, second = (DEVICE_TIMES, TIMES) if main in DEVICE_TIMES else (TIMES, DEVICE_TIMES)
+    # Where only one of the others fits, it is the change.
+    order = (*first, second[-1], *second[:-1])
+    titled = {each.name: f"Host {each.title.lower()}" if each.name in TIMES else each.title for each in columns}
+    times = {each.name: replace(each, title=titled[each.name]) for each in columns}
+    times |= {name: replace(times[name], is_minor=True, has_bar=False) for name in second}
+    ordered = iter(order)
+    return [times[next(ordered)] if each.name in order else each for each in columns]
 
 
 def _bytes(frame: pl.DataFrame) -> Table:

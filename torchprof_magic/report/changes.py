@@ -11,7 +11,6 @@ import numpy as np
 from torchprof_magic.facts.counted_steps import are_outliers, left_out_of_whole
 from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.findings.compare.change_words import (
-    NOTED_DRIFT,
     SIGNS,
     change_evidence,
     change_line,
@@ -22,6 +21,7 @@ from torchprof_magic.findings.compare.changes import Runs
 from torchprof_magic.findings.compare.per_step import sample_of
 from torchprof_magic.findings.compare.run_change import compared_steps, find_change
 from torchprof_magic.findings.compare.setting_changes import warnings_of
+from torchprof_magic.model.shapes import Table
 from torchprof_magic.render.header import ChangeHeader, RunHeader
 from torchprof_magic.render.page import ComparedPage
 from torchprof_magic.report.changed_views import TABLES, TABS
@@ -80,11 +80,10 @@ class Changes(HasTables[Runs]):
         """The change as one line: ``step 222 ms → 180 ms, −19 %, sure``."""
         return change_line(self.change)
 
-    @cached_property
+    @property
     def runs(self) -> Runs:
-        """Both traces, and the drift that rows are ordered without where the steps do not tell what changed."""
-        is_of_machine = self.change.basis != "steps" and abs(self.change.drift - 1) >= NOTED_DRIFT
-        return Runs(self.before, self.after, self.change.drift if is_of_machine else 1.0)
+        """Both traces."""
+        return Runs(self.before, self.after)
 
     @property
     def title(self) -> str:
@@ -149,6 +148,12 @@ class Changes(HasTables[Runs]):
         if self.change.is_plain:
             return tuple(np.flatnonzero(are_outliers(np.asarray(steps, np.float64))).tolist())
         return tuple(left_out_of_whole(trace).tolist()) if steps else ()
+
+    @property
+    def largest(self) -> dict[str, Table]:
+        """The tables of the page whose largest change comes first, by their titles, in its order."""
+        shapes = ((view.group, view.shape(self.runs)) for view in TABS)
+        return {title: shape for title, shape in shapes if isinstance(shape, Table) and shape.sort_by}
 
     @cached_property
     def _tables(self) -> Tables[Runs]:  # type: ignore[override]

@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING
 from torchprof_magic.render.change_text import change_html, change_text
 from torchprof_magic.render.displayed import Displayed, Forms, KeptView
 from torchprof_magic.report.analysis import Analysis
-from torchprof_magic.report.changed_views import TABLES
 from torchprof_magic.report.changes import Changes
 from torchprof_magic.report.trace_forms import TraceForms
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import polars as pl
-
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.widget import Shown
-
-# The tables that a summary shows, by their titles.
-_TOLD = {name.title(): name for name in TABLES if name not in ("code", "settings")}
 
 
 class Comparison(Changes, Displayed["ChangeForms"]):
@@ -28,9 +22,9 @@ class Comparison(Changes, Displayed["ChangeForms"]):
 
     Frames have the columns ``before_ns``, ``after_ns`` and ``delta_ns``, own host time in a typical step, or
     ``before_bytes`` and so on. With a device in both runs they also have ``device_before_ns``, ``device_after_ns`` and
-    ``device_delta_ns``. ``status`` is both, new or gone. The largest change comes first; if the steps alone cannot tell
-    what changed, that beyond what all ops share. A row has the same time per step as in the report of its run. The live
-    view and the file are the report of the run ``after``, opened at the comparison.
+    ``device_delta_ns``. ``status`` is both, new or gone. The largest change comes first, on the host or on the device:
+    there where the larger one is. A row has the same time per step as in the report of its run. The live view and the
+    file are the report of the run ``after``, opened at the comparison.
     """
 
     def __init__(self, before: Trace, after: Trace, forms: TraceForms | None = None) -> None:
@@ -53,11 +47,11 @@ class ChangeForms(Forms):
 
     def text(self) -> str:
         """Return the change as one screen of text."""
-        return change_text(self._changes.words, self._changes.settings, self._told)
+        return change_text(self._changes.words, self._changes.settings, self._changes.largest)
 
     def html(self) -> str:
         """Return the same as HTML."""
-        return change_html(self._changes.words, self._changes.settings, self._told)
+        return change_html(self._changes.words, self._changes.settings, self._changes.largest)
 
     def shown(self, kept: KeptView) -> Shown:
         """Return the live view of the run after, opened at the comparison."""
@@ -66,7 +60,3 @@ class ChangeForms(Forms):
     def write_html(self, target: Path) -> Path:
         """Write the report of the run after, opened at the comparison."""
         return self._of_after.write_html(target)
-
-    @property
-    def _told(self) -> dict[str, pl.DataFrame]:
-        return {title: getattr(self._changes, name) for title, name in _TOLD.items()}

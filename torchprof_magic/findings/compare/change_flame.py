@@ -35,7 +35,7 @@ def change_flame(runs: Runs) -> Tree:
     """
     parents, names, kinds, own = [], [], [], []
     offset = 0
-    for trace in runs[:2]:
+    for trace in runs:
         frame = _with_parents(flame_tree(trace, counted_part(trace)).frame)
         parent = frame["parent"].to_numpy().astype(np.int64)
         parents.append(np.where(parent >= 0, parent + offset, NO_PARENT))

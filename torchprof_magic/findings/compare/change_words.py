@@ -80,15 +80,8 @@ def change_evidence(change: RunChange) -> str:
         )
     if not change.same_inputs:
         said.append("The inputs have other shapes, which changes how long the same ops take.")
-    # Recording more in one run makes its ops longer, too; and what is compared may be other steps.
-    elif not change.is_plain and change.same_details and abs(change.drift - 1) >= NOTED_DRIFT:
-        word = "longer" if change.drift > 1 else "shorter"
-        said.append(
-            f"Ops that both runs call equally often took {format_ratio(abs(change.drift - 1))} {word}, as on a busier "
-            "or slower machine."
-            if change.drift > 1
-            else f"Ops that both runs call equally often took {format_ratio(abs(change.drift - 1))} {word}."
-        )
+    elif abs(change.drift - 1) >= NOTED_DRIFT:
+        said.append(_drifted(change))
     said.append("This is about these steps only: the same code can differ by 10 % from one session to another.")
     return " ".join(said)
 
@@ -97,6 +90,15 @@ def _is_interrupted(change: RunChange) -> bool:
     """Return whether the steps changed, but not what ran without an interruption."""
     by_steps, by_fastest = (abs(math.log(ratio)) for ratio in (change.ratio, change.fastest_ratio))
     return change.kind == "unclear" and by_steps >= NOTED_DRIFT and by_fastest < by_steps / 2
+
+
+def _drifted(change: RunChange) -> str:
+    """Return how much longer what both runs do took, and what that means for the rows of the tables."""
+    by = f"{format_ratio(abs(change.drift - 1))} {'longer' if change.drift > 1 else 'shorter'}"
+    # Recording more in one run makes its ops longer, too.
+    cause = ", as on a busier or slower machine" if change.drift > 1 and change.same_details else ""
+    so = "" if change.basis == "steps" else ": changes of about that size in the tables are not those of single ops"
+    return f"Ops that both runs call equally often took {by}{cause}{so}."
 
 
 def _plainly(change: RunChange) -> str:

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 STATUS = ("both", "new", "gone")
 # What each run has per step of an op, a kernel, a module or a line.
 _VALUES = ("calls", "cpu_ns", "device_ns")
-_TIMES = ("before_ns", "after_ns", "delta_ns")
-_DEVICE = ("device_before_ns", "device_after_ns", "device_delta_ns")
+TIMES = ("before_ns", "after_ns", "delta_ns")
+DEVICE_TIMES = ("device_before_ns", "device_after_ns", "device_delta_ns")
 _SIZES = ("before_bytes", "after_bytes", "delta_bytes")
 
 
-def change_columns(what: str, names: tuple[str, str, str] = _TIMES, on: str = "") -> tuple[Column, ...]:
+def change_columns(what: str, names: tuple[str, str, str] = TIMES, on: str = "") -> tuple[Column, ...]:
     """Return the columns of something in both runs and of its change, in the unit that ends their names."""
     titles = ("Before", "After", "Change") if not on else (f"{on} before", f"{on} after", f"{on} change")
     texts = (f"{what} in the run before.", "The same in the run after.", "After minus before.")
@@ -52,15 +52,6 @@ CALLS = (
     Column(name="calls_after", title="Calls after", unit="count", definition="Calls in a typical step after.",
            is_minor=True),
 )  # fmt: skip
-BEYOND = Column(
-    name="beyond_ns",
-    title="Beyond drift",
-    unit="ns",
-    definition="After minus what before would be if it had become longer or shorter as what both runs do equally "
-    "often: what is left of the change without that of the machine. The column is there where the steps alone do not "
-    "tell what changed, and that is 5 % or more; the rows are then sorted by it.",
-    is_change=True,
-)
 IN = Column(
     name="status",
     title="In",
@@ -69,23 +60,21 @@ IN = Column(
     is_minor=True,
 )
 TIME_COLUMNS = (
-    *CALLS,
     *change_columns("Own host time in a typical step"),
-    BEYOND,
-    *change_columns("Time in a typical step of the work that it launched on a device", _DEVICE, "Device"),
+    *change_columns("Time in a typical step of the work that it launched on a device", DEVICE_TIMES, "Device"),
+    *CALLS,
     IN,
 )
-KERNEL_COLUMNS = (*CALLS, *change_columns("Time on the device in a typical step"), IN)
+KERNEL_COLUMNS = (*change_columns("Time on the device in a typical step"), *CALLS, IN)
 STEP_COLUMNS = change_columns("Time in a typical step")
 SIZE_COLUMNS = change_columns("Bytes in use at the peak", _SIZES)
 
 
 class Runs(NamedTuple):
-    """Two runs, and how many times longer took in the second what both do; 1 if that does not count for the order."""
+    """Two runs."""
 
     before: Trace
     after: Trace
-    drift: float = 1.0
 
     @property
     def has_device(self) -> bool:
@@ -103,8 +92,8 @@ def changed_kernels(runs: Runs) -> pl.DataFrame:
     frame = _joined(runs, _kernels, ["name"])
     if not runs.has_device:
         return frame.clear()
-    times = {name: pl.col(f"device_{name}") for name in _TIMES}
-    return frame.with_columns(**times).drop(*_DEVICE, BEYOND.name, strict=False)
+    times = {name: pl.col(f"device_{name}") for name in TIMES}
+    return frame.with_columns(**times).drop(*DEVICE_TIMES)
 
 
 def changed_modules(runs: Runs) -> pl.DataFrame:
@@ -133,13 +122,13 @@ def changed_lines(runs: Runs) -> pl.DataFrame:
 
 def changed_phases(runs: Runs) -> pl.DataFrame:
     """Return one row per phase, in ns per step; the rows add up to the typical step."""
-    return _by_name(*({phase: _mean_of(trace, f"{phase}_ns") for phase in PHASES} for trace in runs[:2]))
+    return _by_name(*({phase: _mean_of(trace, f"{phase}_ns") for phase in PHASES} for trace in runs))
 
 
 def changed_waits(runs: Runs) -> pl.DataFrame:
     """Return one row per blocking call and its op, or per call of the host's waits, in ns per step."""
     sums = []
-    for trace in runs[:2]:
+    for trace in runs:
         frame = waits_table(trace, counted_part(trace)).frame
         frame = frame.with_columns(pl.col("call").fill_null(pl.col("rule").cast(pl.String)))
         sums.append(_summed_a_step(trace, frame, ["call", "op"], "total_ns"))
@@ -148,7 +137,7 @@ def changed_waits(runs: Runs) -> pl.DataFrame:
 
 def changed_idle(runs: Runs) -> pl.DataFrame:
     """Return one row per cause for which a device idled, in ns per step."""
-    frames = [(trace, idle_table(trace, strictly_counted(trace)).frame) for trace in runs[:2]]
+    frames = [(trace, idle_table(trace, strictly_counted(trace)).frame) for trace in runs]
     return _by_name(*(_summed_a_step(trace, frame, ["cause"], "idle_ns") for trace, frame in frames))
 
 
@@ -157,7 +146,7 @@ def changed_memory(runs: Runs) -> pl.DataFrame:
     schema = {"device": pl.String, "name": pl.String, **dict.fromkeys(_SIZES, pl.Int64)}
     if not (runs.before.memory.height and runs.after.memory.height):
         return pl.DataFrame(schema=schema)
-    peaks = [_peaks(trace) for trace in runs[:2]]
+    peaks = [_peaks(trace) for trace in runs]
     both = peaks[0].join(peaks[1], on=["device", "name"], how="full", coalesce=True, suffix="_after")
     before, after, delta = _SIZES
     both = both.rename({"bytes": before, "bytes_after": after}).with_columns(pl.col(before, after).fill_null(0))
@@ -173,7 +162,7 @@ def _joined(runs: Runs, of: Callable[[Trace], pl.DataFrame], keys: list[str]) ->
 
 
 def _joined_frames(runs: Runs, before: pl.DataFrame, after: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Return the typical step of both, one row per key, the largest change first; without the drift if there is one."""
+    """Return the typical step of both, one row per key, the largest change first."""
     frames = [_of_side(each, keys, side) for each, side in ((before, "before"), (after, "after"))]
     both = frames[0].join(frames[1], on=keys, how="full", coalesce=True, nulls_equal=True)
     status = pl.when(pl.col("before_ns").is_null()).then(1).when(pl.col("after_ns").is_null()).then(2).otherwise(0)
@@ -182,21 +171,17 @@ def _joined_frames(runs: Runs, before: pl.DataFrame, after: pl.DataFrame, keys: 
     both = both.with_columns(pl.col(numbers).fill_null(0))
     both = both.with_columns(
         (pl.col("after_ns") - pl.col("before_ns")).alias("delta_ns"),
-        (pl.col("after_ns") - pl.col("before_ns") * runs.drift).round().cast(pl.Int64).alias(BEYOND.name),
         (pl.col("device_after_ns") - pl.col("device_before_ns")).alias("device_delta_ns"),
     )
-    absent = {*(() if runs.has_device else _DEVICE), *((BEYOND.name,) if runs.drift == 1 else ())}
+    absent = () if runs.has_device else DEVICE_TIMES
     found = both.select(*keys, *(column.name for column in TIME_COLUMNS if column.name not in absent))
     return found.sort(pl.col(sorted_by(found)).abs(), *keys, descending=[True, *(False for _ in keys)])
 
 
 def sorted_by(frame: pl.DataFrame) -> str:
     """Return the column of changes that the rows of a frame are sorted by: that with the largest change."""
-    main = BEYOND.name if BEYOND.name in frame.columns else "delta_ns"
-    if "device_delta_ns" not in frame.columns:
-        return main
-    largest = {name: frame[name].abs().max() or 0 for name in (main, "device_delta_ns")}
-    return max(largest, key=lambda name: largest[name])
+    there = [name for name in ("delta_ns", "device_delta_ns") if name in frame.columns]
+    return max(there, key=lambda name: frame[name].abs().max() or 0)
 
 
 def _of_side(frame: pl.DataFrame, keys: list[str], side: str) -> pl.DataFrame:
@@ -265,7 +250,7 @@ def _same_places(runs: Runs, lines: list[pl.DataFrame]) -> list[list[str]]:
 
 def _moved_lines(runs: Runs) -> dict[int, int]:
     """Return the line after for each line of the cell before that is still there."""
-    texts = [source_lines(trace.meta.cell.source) if trace.meta.cell else [] for trace in runs[:2]]
+    texts = [source_lines(trace.meta.cell.source) if trace.meta.cell else [] for trace in runs]
     blocks = SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes()
     moved: dict[int, int] = {}
     for tag, low, high, new_low, new_high in blocks:
@@ -277,7 +262,7 @@ def _moved_lines(runs: Runs) -> dict[int, int]:
 
 def cell_diff(runs: Runs) -> pl.DataFrame:
     """Return the lines of both cells in order: ``sign`` is ``+``, ``-`` or empty; numbers are null where it is not."""
-    texts = [source_lines(trace.meta.cell.source) if trace.meta.cell else [] for trace in runs[:2]]
+    texts = [source_lines(trace.meta.cell.source) if trace.meta.cell else [] for trace in runs]
     rows: list[tuple[str, int | None, int | None, str]] = []
     for tag, low, high, new_low, new_high in SequenceMatcher(None, texts[0], texts[1], autojunk=False).get_opcodes():
         if tag == "equal":
