@@ -16,6 +16,7 @@ from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
+from torchprof_magic.findings.deciding_time import is_decided_on_device
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
 from torchprof_magic.findings.verdict.words import place_of, short_name
@@ -206,23 +207,26 @@ def _busy_note(row: dict[str, Any]) -> str:
 
 
 def _top_lines(trace: Trace, shown: _Shown) -> Section:
-    frame = lines_table(trace, shown.part).frame
-    rows = frame.filter(pl.col("cpu_ns") > 0).sort("cpu_ns", "line", descending=[True, False]).head(TOP_ROWS)
+    on_device = is_decided_on_device(trace)
+    both_ns = pl.col("device_ns") + pl.col("backward_device_ns")
+    frame = lines_table(trace, shown.part).frame.with_columns((both_ns if on_device else pl.col("cpu_ns")).alias("ns"))
+    rows = frame.filter(pl.col("ns") > 0).sort("ns", "line", descending=[True, False]).head(TOP_ROWS)
     is_watched = bool((trace.sites["kind"] == "line").any())
     facts = tuple(
         Fact(
             label=_line_label(trace, row, is_watched=is_watched),
             op=row["source"] or "",
-            value=float(row["cpu_ns"] / shown.steps),
+            value=float(row["ns"] / shown.steps),
             unit="ns",
-            note=_line_note(trace, row, shown.steps, is_watched=is_watched),
-            phase=_main_phase(row),
+            note=_line_note(trace, row, shown.steps, is_watched=is_watched, on_device=on_device),
+            phase=_main_phase(row, on_device=on_device),
             view="source",
             spot=spot_of(trace, row["file"], row["line"]),
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Lines", facts=facts, kind="bars", aside=f"host time {shown.each}", group="top")
+    where = "device" if on_device else "host"
+    return Section(title="Lines", facts=facts, kind="bars", aside=f"{where} time {shown.each}", group="top")
 
 
 def _line_label(trace: Trace, row: dict[str, Any], *, is_watched: bool) -> str:
@@ -232,22 +236,25 @@ def _line_label(trace: Trace, row: dict[str, Any], *, is_watched: bool) -> str:
     return f"{row['line']}  {row['source'].strip()}" if is_watched else str(row["source"])
 
 
-def _line_note(trace: Trace, row: dict[str, Any], steps: float, *, is_watched: bool) -> str:
+def _line_note(trace: Trace, row: dict[str, Any], steps: float, *, is_watched: bool, on_device: bool) -> str:
     """Return the place of a function, where its name is the label, and the part in the backward pass."""
     place = "" if is_watched or not row["source"] else place_of(trace, row["file"], row["line"])
-    backward_ns = row["backward_cpu_ns"] / steps
+    backward_ns = row["backward_device_ns" if on_device else "backward_cpu_ns"] / steps
     return " · ".join(filter(None, (place, f"{format_ns(backward_ns)} backward" if backward_ns else "")))
 
 
-def _main_phase(row: dict[str, Any]) -> str:
+def _main_phase(row: dict[str, Any], *, on_device: bool) -> str:
     """Return the phase of the largest part of a line."""
     parts = {row["phase"]: row["own_cpu_ns"], "backward": row["backward_cpu_ns"], "waiting": row["wait_ns"]}
+    if on_device:
+        parts = {row["phase"]: row["device_ns"], "backward": row["backward_device_ns"]}
     return max(parts, key=lambda phase: parts[phase]) or "forward"
 
 
 def _top_modules(trace: Trace, shown: _Shown) -> Section:
     frame = modules_table(trace, shown.part).frame.filter(pl.col("class_name") != "")
-    by = pl.col("self_device_ns") if trace.has_device else pl.col("self_cpu_ns") + pl.col("self_backward_cpu_ns")
+    on_device = is_decided_on_device(trace)
+    by = pl.col("self_device_ns") if on_device else pl.col("self_cpu_ns") + pl.col("self_backward_cpu_ns")
     rows = frame.group_by("class_name").agg(by.sum().alias("ns"), pl.col("calls").sum()).filter(pl.col("ns") > 0)
     rows = rows.sort("ns", "class_name", descending=[True, False]).head(TOP_ROWS)
     facts = tuple(
@@ -261,7 +268,7 @@ def _top_modules(trace: Trace, shown: _Shown) -> Section:
         )
         for row in rows.to_dicts()
     )
-    where = f"self device time {shown.each}, forward" if trace.has_device else f"self host time {shown.each}"
+    where = f"self device time {shown.each}, forward" if on_device else f"self host time {shown.each}"
     return Section(title="Modules", facts=facts, kind="bars", aside=where, group="top")
 
 
@@ -334,10 +341,10 @@ def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
 
 
 def _top_ops(trace: Trace, shown: _Shown) -> Section:
-    table = ops_table(trace, shown.part)
-    by = table.sort_by or "self_cpu_ns"
-    where = "device" if by == "self_device_ns" else "host"
-    rows = table.frame.filter(pl.col(by) > 0).head(TOP_ROWS)
+    on_device = is_decided_on_device(trace)
+    by, where = ("self_device_ns", "device") if on_device else ("self_cpu_ns", "host")
+    rows = ops_table(trace, shown.part).frame.filter(pl.col(by) > 0)
+    rows = rows.sort(by, descending=True, maintain_order=True).head(TOP_ROWS)
     facts = tuple(
         Fact(
             label=row["name"],

@@ -362,10 +362,13 @@ Shape: TypeAlias = FramedShape | Facts | Problems
 
 
 def top_rows(table: Table) -> pl.DataFrame:
-    """Return the rows of a table that are in no other row."""
-    if table.outline is None:
-        return table.frame
-    return table.frame.filter(table.frame[table.outline.parent].fill_null("") == "")
+    """Return the rows of a table that are in no other row, in the order in which the table opens."""
+    rows = table.frame
+    if table.outline is not None:
+        rows = rows.filter(rows[table.outline.parent].fill_null("") == "")
+    if table.sort_by is None:
+        return rows
+    return rows.sort(table.sort_by, descending=True, nulls_last=True, maintain_order=True)
 
 
 def count_rows(shape: Shape) -> int:

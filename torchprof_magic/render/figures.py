@@ -100,7 +100,7 @@ def draw_ops(shape: Shape) -> Figure:
 
 
 def draw_flame(shape: Shape) -> Figure:
-    """Return the merged call tree as an icicle, root on top, by its first weight: host time, or bytes of memory."""
+    """Return the merged call tree as an icicle, root on top, by its first weight, such as host time."""
     assert isinstance(shape, Tree)
     boxes = flame_boxes(shape)
     depth = max((box[2] for box in boxes), default=0) + 1

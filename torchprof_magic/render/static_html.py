@@ -270,13 +270,12 @@ def _ops(ops: Shape, steps: float) -> str:
     columns = [column for column in ops.columns if not column.is_minor and column.unit in _SHOWN_UNITS]
     looks = [column_text(column, ops.frame, steps) for column in columns]
     heads = [(_NAME, "Op"), *((_NUMBER, _text(title)) for title, _ in looks)]
-    order = frame.sort(ops.sort_by, descending=True, maintain_order=True) if ops.sort_by else frame
     rows = [
         [
             (_NAME, _code(str(row["name"]))),
             *((_NUMBER, write(row[column.name])) for column, (_, write) in zip(columns, looks, strict=True)),
         ]
-        for row in order.head(TOP_ROWS).iter_rows(named=True)
+        for row in frame.head(TOP_ROWS).iter_rows(named=True)
     ]
     return f"{_table(heads, rows)}{_rest(frame.height - TOP_ROWS, 'op')}"
 

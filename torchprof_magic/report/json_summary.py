@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.findings.advice import ADVICE_FIELDS
-from torchprof_magic.model.shapes import Facts
+from torchprof_magic.model.shapes import Facts, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,8 +23,10 @@ _VERDICT_FIELDS = ("kind", "title", "name", "file", "line", "share", "certainty"
 
 def trace_summary(analysis: Analysis, ops: pl.DataFrame) -> str:
     """Return the verdict, the advice, the overview, the top ops and the problems of a recording."""
-    overview, verdict = analysis["overview"], analysis.verdict
+    overview, shown, verdict = analysis["overview"], analysis["ops"], analysis.verdict
     assert isinstance(overview, Facts)
+    assert isinstance(shown, Table)
+    by = shown.sort_by or "self_cpu_ns"
     facts = [
         {"section": section.title, "label": fact.label, "value": fact.value, "unit": fact.unit, "note": fact.note}
         for section in overview.sections
@@ -35,7 +37,7 @@ def trace_summary(analysis: Analysis, ops: pl.DataFrame) -> str:
         "verdict": verdict_fields(verdict) | {"causes": causes},
         "advice": advice_fields(analysis.findings.advice),
         "facts": facts,
-        "ops": ops.head(_TOP_OPS).to_dicts(),
+        "ops": ops.sort(by, descending=True, maintain_order=True).head(_TOP_OPS).to_dicts(),
         "problems": problem_fields(analysis.problems),
     }
     return json.dumps(found, default=str)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.findings import notes, overview
+from torchprof_magic.findings.deciding_time import on_deciding_time
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
@@ -54,7 +55,7 @@ def _grouping(key: str, group: str) -> View[Trace]:
     return View(
         name=f"ops_{key}",
         sentence=f"`report.ops_by({key!r})`: the ops by {group.lower()}.",
-        build=partial(op_groups.ops_grouped, key=key),
+        build=on_deciding_time(partial(op_groups.ops_grouped, key=key)),
         title=f"Ops by {group.lower()}",
         empty="Nothing was recorded to group by.",
         place="group",
@@ -112,7 +113,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "memory.",
         columns=ops.COLUMNS,
         frame=ops.ops_table,
-        build=op_groups.ops_view,
+        build=on_deciding_time(op_groups.ops_view),
         title="Ops",
         empty="No torch op ran during the recording.",
         is_counted=True,
@@ -128,7 +129,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "Boxes are as wide as their host time, their device time or their calls. The host time of a thread adds up to "
         "the steps, without what lies between them, such as the work of recording itself. For a memory snapshot: the "
         "stacks that allocated what was in use at the peak, as wide as their bytes.",
-        build=flame_view,
+        build=on_deciding_time(flame_view),
         title="Flame",
         empty="No torch op ran during the recording, so there is no call tree.",
         is_there=has_calls,
@@ -142,7 +143,7 @@ VIEWS: tuple[View[Trace], ...] = (
         details="For a trace of another program: one row per function of the user's, if Python frames were recorded.",
         columns=lines.COLUMNS,
         frame=lines.lines_table,
-        build=source_view,
+        build=on_deciding_time(source_view),
         title="Source",
         empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
         "(--stack).",

@@ -287,7 +287,7 @@ def test_a_part_has_its_own_numbers_which_are_those_of_its_tables() -> None:
     assert sum(float(str(fact.value)) for fact in phases.facts) == 100_000
     ops = {fact.label: fact.value for fact in of_part["Ops"].facts}
     table = ops_table(trace, TimeRange(0, 100_000))
-    by = table.sort_by or ""
+    by = "self_cpu_ns"  # the device works for less than the host does
     assert ops == dict(table.frame.filter(pl.col(by) > 0).select("name", by).iter_rows())
     about = [each for each in whole.sections if each.group == "about"]
     assert [each for each in first.sections if each.group == "about"] == about

@@ -12,7 +12,7 @@ from torchprof_magic.facts.device.busy import unknown_device_work
 from torchprof_magic.facts.device.coverage import launches_of, loss_of
 from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.ops.calls import op_rows
-from torchprof_magic.facts.shared import is_named
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account, host_account
 from torchprof_magic.findings.verdict.diagnosis import words_of_signs
 from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete
@@ -127,6 +127,7 @@ class Verdict:
         return " ".join((self.statement, *map(printable, self.doubts[:1])))
 
 
+@once_per_trace
 def find_verdict(trace: Trace) -> Verdict:
     """Return what limits the recorded steps, or what was not recorded to tell.
 
