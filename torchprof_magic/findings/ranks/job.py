@@ -42,7 +42,7 @@ RANK_COLUMNS = (
     ),
     Column(
         name="exposed_comm_ns",
-        title="Alone",
+        title="Comm. alone",
         unit="ns",
         definition="Time per step in which collectives ran and no other kernel; on the host, in which the thread of "
         "the step did nothing else.",
@@ -58,8 +58,8 @@ RANK_COLUMNS = (
         name="idle_ns",
         title="Idle",
         unit="ns",
-        definition="Time per step in which nothing ran on the device. Without a device: in which the thread of the "
-        "step was idle or waited. Compute, alone, copies and idle add up to the step.",
+        definition="Time per step in which nothing ran on the device, which waits for the host. Without a device: in "
+        "which the thread of the step was idle or waited. Compute, alone, copies and idle add up to the step.",
     ),
     Column(
         name="wait_ns",

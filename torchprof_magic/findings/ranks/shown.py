@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
@@ -44,6 +45,9 @@ PART_TITLES = {
     "idle_ns": "GPU waits for the host",
 }
 HOST_IDLE_TITLE = "idle"
+# The numbers beside the bars, as far as there are such parts of them, and what they are called as in the legend.
+_BESIDE = ("step_ns", "compute_ns", "exposed_comm_ns", "idle_ns", "wait_ns", "caused_wait_ns")
+_DEVICE_TITLES = {"idle_ns": "GPU waits"}
 WAITS_VIEW = "waits"
 
 
@@ -60,13 +64,17 @@ def ranks_view(job: Job) -> Table:
     shown = {name: look for name, look in PARTS.items() if (frame[name] > 0).any()}
     return Table(
         frame=frame,
-        columns=tuple(column for column in RANK_COLUMNS if not frame[column.name].is_null().all()),
+        columns=tuple(
+            replace(column, title=_DEVICE_TITLES.get(column.name, column.title)) if has_device else column
+            for column in RANK_COLUMNS
+            if not frame[column.name].is_null().all()
+        ),
         ranks=RankBars(
             number="rank",
             total="step_ns",
             late="is_late",
             parts=tuple(RankPart(column=name, title=titles[name], look=look) for name, look in shown.items()),
-            beside=("step_ns", "compute_ns", "exposed_comm_ns", "wait_ns", "caused_wait_ns"),
+            beside=tuple(name for name in _BESIDE if name in shown or name not in PARTS),
             waits=WAITS_VIEW if job.collectives.height else "",
         ),
     )

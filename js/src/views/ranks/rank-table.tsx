@@ -179,7 +179,7 @@ function actOnKey(event: KeyboardEvent, list: RankList, row: number): void {
 
 /** The first number stays in a narrow view, and the last two longer than those between. */
 function minorClass(at: number): string {
-  return at === 0 ? "tp-rank-main" : at < 3 ? "tp-rank-minor" : "tp-rank-number";
+  return at === 0 ? "tp-rank-main" : at < 4 ? "tp-rank-minor" : "tp-rank-number";
 }
 
 function cell(column: ColumnHeader, value: number, format: (value: number) => string): string {

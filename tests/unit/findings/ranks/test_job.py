@@ -11,6 +11,7 @@ from made_ranks import LATE_LINE, device_step, host_step, write_job, write_rank
 from support import Event, annotation, kernel, launch
 
 import torchprof_magic as tp
+from torchprof_magic.findings.ranks.shown import ranks_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,19 @@ def test_the_parts_of_a_rank_add_up_to_its_step(tmp_path: Path) -> None:
     assert ranks["hidden_comm_ns"].to_list() == [0] * 4
     parts = sum(ranks[name] for name in ("compute_ns", "exposed_comm_ns", "copy_ns", "idle_ns"))
     assert parts.to_list() == ranks["step_ns"].to_list()  # type: ignore[union-attr]
+
+
+def test_each_part_of_the_bars_that_waits_is_a_column_beside_them_called_as_in_the_legend(tmp_path: Path) -> None:
+    write_job(tmp_path, {3: 200.0})
+    view = ranks_view(tp.load(tmp_path)._job)
+    assert view.ranks is not None
+    columns = {column.name: column.title for column in view.columns}
+    parts = {part.column: part.title for part in view.ranks.parts}
+    assert {"exposed_comm_ns", "idle_ns"} <= set(view.ranks.beside)
+    assert (columns["idle_ns"], parts["idle_ns"]) == ("GPU waits", "GPU waits for the host")
+    assert (columns["exposed_comm_ns"], parts["exposed_comm_ns"]) == ("Comm. alone", "communication alone")
+    # 1000 us of a step less 100 of a kernel, and 400 or 200 of the collective.
+    assert view.frame["idle_ns"].to_list() == [500_000, 500_000, 500_000, 700_000]
 
 
 def long_step(number: int, late_us: float) -> list[Event]:
