@@ -106,7 +106,7 @@ def ranks_html(job: Job, verdict: RanksVerdict, run_id: str, cards: Sequence[Car
             f"<p><b>{_text(verdict.title)}.</b> {spans}</p>",
             *(f"<p>▲ {_text(doubt)}</p>" for doubt in verdict.doubts),
             *(f"<p>⚠ {_text(problem.message)} {_text(problem.fix)}</p>" for problem in job.problems),
-            card_rows(cards),
+            card_rows(cards, has_steps=bool((job.ranks["steps"] > 0).any())),
             f'<table cellpadding="4"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
             f"<p><small>and {more} more ranks</small></p>" if more > 0 else "",
             "</details>",

@@ -10,7 +10,7 @@ import html
 import re
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
@@ -84,7 +84,7 @@ def static_html(
         *_problem_lines(lost),
         _steps(shapes["steps"]),
         *(_section(section) for section in sections[:1]),
-        card_rows(overview.cards),
+        card_rows(overview.cards, has_steps=has_counted_steps(trace)),
         *(_section(section) for section in sections[1:]),
         _ops(shapes["ops"], counted_steps(trace).steps),
         *(_section(section, _largest_beside(overview.sections, section)) for section in tops),
@@ -195,8 +195,9 @@ def _section(section: Section, beside: float = 0.0) -> str:
     return _table(heads, [_bar_row(fact, max(largest, beside), look) for fact in section.facts])
 
 
-def card_rows(cards: Sequence[Card]) -> str:
+def card_rows(cards: Sequence[Card], *, has_steps: bool) -> str:
     """Return what to change as a table: a number, the change with its evidence, and the saving with how sure it is."""
+    saving = "saving per step" if has_steps else "saving in all"
     rows = [
         [
             (_NUMBER, str(number)),
@@ -205,7 +206,7 @@ def card_rows(cards: Sequence[Card]) -> str:
         ]
         for number, card in enumerate(cards, 1)
     ]
-    return _table([(f'colspan="2" {_NAME}', "What to change"), (_NUMBER, "saving per step")], rows) if rows else ""
+    return _table([(f'colspan="2" {_NAME}', "What to change"), (_NUMBER, saving)], rows) if rows else ""
 
 
 def _saving(card: Card) -> str:

@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.facts.host.distortion import LEAST_PLAIN_STEPS, find_distortion
 from torchprof_magic.facts.host.one_time import one_time_spans
 from torchprof_magic.facts.shared import in_category, is_named, launch_links, once_per_trace
@@ -83,13 +84,24 @@ def ns_in_steps(trace: Trace, spans: Spans) -> float:
 
 
 def critical(trace: Trace, spans: Spans) -> Spans:
-    """Return the part of host time that makes steps longer: where the busiest device idles, all of it without one."""
+    """Return the part of host time that makes steps longer: where the busiest device idles for it.
+
+    Where work is launched already, the device does not wait for the host. Without a device, all of it counts.
+    """
     inside = within_steps(trace, spans)
     account = device_account(trace)
     if account is None:
         return inside
     busy = [Spans(start, end) for device, start, end in device_intervals(trace) if device == account.device]
-    return without(inside, joined(*busy)) if busy else inside
+    return without(inside, joined(*busy, _not_for_host(trace, account.device))) if busy else inside
+
+
+def _not_for_host(trace: Trace, device: int | None) -> Spans:
+    """Return when a device idles with work in its queue, or may be busy with work that is not in the file."""
+    pieces = idle_pieces(trace)
+    causes = [list(CAUSES).index(name) for name in ("queued", "missing")]
+    chosen = (pieces.device == device) & np.isin(cause_numbers(trace), causes)
+    return Spans(pieces.start_ns[chosen], pieces.end_ns[chosen])
 
 
 def without(spans: Spans, other: Spans) -> Spans:

@@ -21,6 +21,19 @@ const CARD: Card = {
 };
 let mounted: Mounted | null = null;
 
+it("says whether savings are those of a step or of a recording without steps", async () => {
+  const asides = [];
+  for (const stepNs of [null, 4e6]) {
+    mounted = mount(
+      hostOf({ views: [factsHeader("overview", { cards: [CARD] })], step_ns: stepNs }),
+    );
+    await settle();
+    asides.push(find(mounted.root, ".tp-cards h3 .tp-aside").textContent);
+    mounted.unmount();
+  }
+  expect(asides).toEqual(["saving in all", "saving per step"]);
+});
+
 async function textsOf(...cards: readonly Partial<Card>[]): Promise<readonly string[]> {
   const views = [factsHeader("overview", { cards: cards.map((card) => ({ ...CARD, ...card })) })];
   mounted = mount(hostOf({ views }));

@@ -9,15 +9,18 @@ import type { ReportContext } from "../common/context";
 interface CardsProps {
   readonly report: ReportContext;
   readonly cards: readonly Card[];
+  /** Without any, savings are those of the whole recording. */
+  readonly hasSteps: boolean;
 }
 
 /** Nothing without advice: silence is a good answer. */
-export function Cards({ report, cards }: CardsProps) {
+export function Cards({ report, cards, hasSteps }: CardsProps) {
   if (cards.length === 0) return null;
   return (
     <section class="tp-facts tp-cards">
       <h3 class="tp-split">
-        What to change<span class="tp-aside">saving per step</span>
+        What to change
+        <span class="tp-aside">saving {hasSteps ? "per step" : "in all"}</span>
       </h3>
       <ol>
         {cards.map((card, index) => (

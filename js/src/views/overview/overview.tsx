@@ -43,7 +43,7 @@ export function FactsView({ report, view }: FactsProps) {
       <Verdict report={report} />
       <div class="tp-columns">
         {main.map((section) => sectionOf(report, section))}
-        <Cards report={report} cards={cards} />
+        <Cards report={report} cards={cards} hasSteps={report.source.header.step_ns !== null} />
       </div>
       {top.length > 1 && (
         <div class="tp-top-lists">

@@ -67,6 +67,7 @@ function host(): FakeHost {
       ["idle_ns", Float64Array.of(6e6, 15e6, 9e6)],
       ["caused_wait_ns", Float64Array.of(0, 0, 5e6)],
       ["is_late", Int32Array.of(0, 0, 1)],
+      ["steps", Int32Array.of(3, 3, 3)],
     ]),
     encodeFrame([
       ["number", Int32Array.of(1, 1, 1)],
@@ -122,6 +123,7 @@ describe("the ranks of a job", () => {
     const card = find(root, ".tp-card").textContent;
     expect(card).toContain("Let rank 2 keep up: do this on all ranks alike in line 12 of train.py");
     expect(card).toContain("−2 ms at most");
+    expect(find(root, ".tp-cards h3").textContent).toContain("saving per step");
   });
 
   it("say what each waits in each collective, and who came last", async () => {

@@ -35,7 +35,8 @@ export function RanksView(props: Props) {
     opening.value = said;
   });
   const ranks = rows.map((row) => numberAt(frame, bars.number, row));
-  const scale = `a step · every bar on one scale, 0–${list.look.format(longest)} ${list.look.suffix}`;
+  const hasSteps = rows.some((row) => numberAt(frame, "steps", row) > 0);
+  const scale = `${hasSteps ? "per step" : "in all"} · every bar on one scale, 0–${list.look.format(longest)} ${list.look.suffix}`;
   return (
     <div class="tp-view">
       <Tools>
@@ -64,7 +65,7 @@ export function RanksView(props: Props) {
             Show all {plural(sorted.length, "rank")}
           </Button>
         )}
-        <Cards report={report} cards={bars.cards} />
+        <Cards report={report} cards={bars.cards} hasSteps={hasSteps} />
         {bars.waits !== "" && <Waits report={report} name={bars.waits} ranks={ranks} />}
       </div>
     </div>

@@ -391,7 +391,7 @@ describe("a view that the kernel computes for a range", () => {
       report.root.querySelectorAll(".tp-facts h3"),
       (each) => each.textContent,
     );
-    expect(titles).toEqual(["Of the step", "What to changesaving per step"]);
+    expect(titles).toEqual(["Of the step", "What to changesaving in all"]);
     expect(find(report.root, ".tp-card").textContent).toContain("Do less");
   });
 

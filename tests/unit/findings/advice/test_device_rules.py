@@ -11,6 +11,7 @@ import pytest
 from support import annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.advice import Advice
 from torchprof_magic.report.trace_report import Report
 
@@ -68,6 +69,24 @@ def test_a_wait_at_the_end_of_the_work_costs_nothing() -> None:
         call("cudaStreamSynchronize", 210, 9_786, correlation=2),
     )
     assert advice(*events) == []
+
+
+def test_loading_is_not_blamed_for_a_device_that_has_not_begun_what_is_in_its_queue() -> None:
+    events = (
+        span("aten::mm", 0, 40),
+        launch(5, 5, correlation=1),
+        launch(15, 5, correlation=2),
+        kernel("gemm", 100, 900, correlation=1),
+        kernel("gemm", 1_500, 500, correlation=2),
+        annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 100, 7_900),
+        span("aten::add", 8_000, 200),
+        launch(8_100, 5, correlation=3),
+        kernel("add", 8_110, 1_880, correlation=3),
+    )
+    (found,) = (each for each in advice(*events) if each.rule == "dataloader_workers")
+    # From 1,000 to 1,500 us the second kernel is in the queue; from 2,000 to 8,000 us nothing is.
+    assert found.saving_ns == 6_000_000
+    assert found.evidence == "The program loads its batches itself: 7.90 ms per step, and the device waits 6 ms of it."
 
 
 def test_without_steps_no_wait_is_blamed() -> None:
@@ -200,3 +219,16 @@ def test_the_saving_of_workers_is_the_idle_time_that_an_independent_script_found
     idle_ns = next(ns for cause, ns in device["idle_by_cause"].items() if cause.startswith("data"))
     found = tp.load(traces / name).advice[0]
     assert found.saving_ns == pytest.approx(idle_ns / len(limits[name]["steps"]), rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["02_a100_ddp_rank0of2.json.gz", "05_v100_resnet50_old_schema.json.gz"])
+def test_no_advice_saves_more_than_the_wait_of_its_cause_that_stands_beside_it(traces: Path, name: str) -> None:
+    report = tp.load(traces / name)
+    causes = {cause.kind: cause.ns for cause in report.verdict.causes}
+    steps = counted_steps(report.as_analysed).steps
+    of_rule = {"dataloader_workers": "data", "small_kernels": "op dispatch"}
+    found = {each.rule: each.saving_ns for each in report.advice if each.rule in of_rule}
+    assert found
+    for rule, saving_ns in found.items():
+        assert saving_ns is not None
+        assert saving_ns <= round(causes[of_rule[rule]] / steps)

@@ -48,7 +48,7 @@ def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) 
     workers = min(max(math.ceil(fetch_ns / rest_ns), 2), most)
     left_ns = max(fetch_ns / workers - rest_ns, _work_ns(trace) / (trace.meta.cpu_cores or workers) - rest_ns, 0.0)
     inside = critical(trace, spans)
-    waits = ", while the device has nothing to do" if trace.has_device else ""
+    waits = f", and the device waits {format_ns(ns_in_steps(trace, inside))} of it" if trace.has_device else ""
     left = f" With {counted(workers, 'worker')} {format_ns(left_ns)} would remain." if left_ns else ""
     cores = f" The process may use {counted(most, 'core')}." if most < MOST_WORKERS else ""
     saving_ns = round(max(ns_in_steps(trace, inside) - left_ns, 0.0))
