@@ -112,7 +112,8 @@ def _each(account: Account) -> str:
 
 
 def _share(account: Account, ns: float) -> str:
-    return f"{_each(account)} ({format_ratio(ns / max(account.whole_ns, 1))})"
+    """Return what times stand for and their share; without steps that is less than all that a timeline shows."""
+    return f"{_each(account) or ' from the first op to the last work'} ({format_ratio(ns / max(account.whole_ns, 1))})"
 
 
 def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:

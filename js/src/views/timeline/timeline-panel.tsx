@@ -26,7 +26,7 @@ import {
   type RangeSums,
   waitSums,
 } from "./timeline-range";
-import { briefDetailsOf, type Detail, describeSlice, detailsOf } from "./timeline-words";
+import { briefDetailsOf, type Detail, describeSlice, detailsOf, partTitle } from "./timeline-words";
 
 const NAME_CHARS = 60;
 const MOST_ROWS = 12;
@@ -299,7 +299,9 @@ export function WaitLine({
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   return (
     <p class="tp-wait-line" data-tp-waits={Math.round(whole)} data-tp-exact={isExact}>
-      <strong>Why {device.title} waits</strong>
+      <strong>
+        Why {device.title} waits {range === null ? partTitle(overview, span) : "in this range"}
+      </strong>
       <span>
         {!isExact && isFinal && "about "}
         {formatNs(whole)}

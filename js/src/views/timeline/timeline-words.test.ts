@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { sliceLane, slicesFrame } from "../../../test/slices";
 import { SLICES_VIEW, type Slice, sliceFrame } from "../../../test/timeline-slices";
+import { ns } from "../../base/units";
 import { createTimelineModel, originOf } from "./timeline-model";
-import { describeSlice, detailsOf } from "./timeline-words";
+import { describeSlice, detailsOf, partTitle, stepsText } from "./timeline-words";
 
 const KERNEL = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>(int)";
 
@@ -36,6 +37,26 @@ const MODEL = createTimelineModel(SLICES_VIEW, sliceFrame(SLICES), (name) =>
   name === KERNEL ? "add f32" : name,
 );
 const KERNEL_ROW = 5;
+
+describe("what a window is about", () => {
+  const place = (start: number, end: number) =>
+    partTitle(MODEL, { start: ns(start), end: ns(end) });
+
+  it("is a step or all if it has them whole, and else a window", () => {
+    expect(place(100_000, 200_000)).toBe("in step 5");
+    expect(place(0, 100_000)).toBe("in step 4");
+    expect(place(0, 200_000)).toBe("in all");
+    expect(place(50_000, 200_000)).toBe("in this window");
+    expect(stepsText(MODEL, { start: ns(50_000), end: ns(200_000) })).toBe("steps 4–5");
+  });
+
+  it("is all or a window where there are no steps", () => {
+    const model = { steps: [], whole: { start: ns(0), end: ns(10) } };
+    expect(partTitle(model, { start: ns(0), end: ns(10) })).toBe("in all");
+    expect(partTitle(model, { start: ns(0), end: ns(9) })).toBe("in this window");
+    expect(stepsText(model, { start: ns(0), end: ns(10) })).toBe("");
+  });
+});
 
 function details(row: number): ReadonlyMap<string, string> {
   return new Map(detailsOf(MODEL, row).map(({ label, value }) => [label, value]));

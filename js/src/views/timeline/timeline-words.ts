@@ -2,12 +2,15 @@
 
 import { formatCount, formatNs, plural } from "../../base/format";
 import { measureText } from "../../base/measure";
+import type { Span } from "../../base/scale";
+import type { Ns } from "../../base/units";
 import type { FooterItem } from "../../state/store";
 import { stringAt, wordAt } from "../../wire/frame";
 import {
   countAt,
   gapOf,
   noteParts,
+  type Step,
   spanOfSlice,
   stepAt,
   type TimelineModel,
@@ -36,6 +39,36 @@ export function titleOf(model: TimelineModel, row: number): string {
   if (kind === "idle") return `Waiting: ${noteParts(model, row)[0]}`;
   if (kind === "queue") return "Launch queue";
   return isDeviceWork(kind) ? shortName(model, row) : wordAt(model.names, row);
+}
+
+type Place = Pick<TimelineModel, "steps" | "whole">;
+
+/** The first and the last step of which a span has any part. */
+function stepsIn({ steps }: Place, { start, end }: Span<Ns>): readonly [Step, Step] | null {
+  const shown = steps.filter((step) => step.start < end && step.end > start);
+  const [first, last] = [shown[0], shown.at(-1)];
+  return first === undefined || last === undefined ? null : [first, last];
+}
+
+/** "step 5" or "steps 4–6"; empty where no step is. */
+export function stepsText(model: Place, span: Span<Ns>): string {
+  const found = stepsIn(model, span);
+  if (found === null) return "";
+  const [first, last] = found;
+  return first === last ? `step ${first.number}` : `steps ${first.number}–${last.number}`;
+}
+
+/** What sums of a window are about: "in step 5" if it has that whole, else "in this window". */
+export function partTitle(model: Place, span: Span<Ns>): string {
+  if (isAll(model, span)) return "in all";
+  const [first, last] = stepsIn(model, span) ?? [];
+  const hasWhole =
+    first !== undefined && last !== undefined && first.start >= span.start && last.end <= span.end;
+  return hasWhole ? `in ${stepsText(model, span)}` : "in this window";
+}
+
+export function isAll({ whole }: Place, { start, end }: Span<Ns>): boolean {
+  return start <= whole.start && end >= whole.end;
 }
 
 /** "39.6 ms into step 5". */

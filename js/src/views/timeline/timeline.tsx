@@ -19,12 +19,12 @@ import { TimelineCanvas } from "./timeline-canvas";
 import { createFinder, type Finder, type ShowFound } from "./timeline-finder";
 import { actOnTimelineKey } from "./timeline-keys";
 import { TimelineMinimap } from "./timeline-minimap";
-import { originOf, stepAt, type TimelineModel } from "./timeline-model";
+import { originOf, stepAt } from "./timeline-model";
 import { createTimelineModels } from "./timeline-models";
 import { TimelineMoves } from "./timeline-moves";
 import { TimelinePanel, WaitLine } from "./timeline-panel";
 import { TimelineTable } from "./timeline-table";
-import { describeSlice } from "./timeline-words";
+import { describeSlice, isAll, stepsText } from "./timeline-words";
 
 interface TimelineProps extends SlicesProps {
   /** Shown as a flame graph in time order: threads only, as deep as they are known. */
@@ -211,17 +211,13 @@ function placeText({ overview: model, span }: TimelineMoves): string {
   const { origin, step } = originOf(model, span);
   const { format, suffix } = columnFormat("ns", Math.max(Math.abs(span.end - origin), 1));
   const part = `${format(span.start - origin)} – ${format(span.end - origin)} ${suffix}`;
-  if (step === undefined) return [stepsText(model, span), part].filter(Boolean).join(" · ");
+  if (step === undefined) {
+    const what = stepsText(model, span) || (isAll(model, span) ? "all that was recorded" : "");
+    return [what, part].filter(Boolean).join(" · ");
+  }
   const long = formatNs(step.end - step.start);
   const isWhole = span.start <= step.start && span.end >= step.end;
   return `step ${step.number} · ${isWhole ? long : `${part} of ${long}`}`;
-}
-
-function stepsText(model: TimelineModel, { start, end }: Span<Ns>): string {
-  const shown = model.steps.filter((step) => step.start < end && step.end > start);
-  const [first, last] = [shown[0], shown.at(-1)];
-  if (first === undefined || last === undefined) return "";
-  return first === last ? `step ${first.number}` : `steps ${first.number}–${last.number}`;
 }
 
 function aloud(moves: TimelineMoves): string {

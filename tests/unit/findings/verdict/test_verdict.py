@@ -101,7 +101,12 @@ def device_work(busy_us: float) -> list[Event]:
     ("busy_us", "title", "evidence"),
     [
         (20, "Dispatch-bound", "The device is busy 20 %"),
-        (95, "Compute-bound", "95 µs of 100 µs (95 %): aten::mm takes 98.9 % of its work; by kernel gemm 98.9 %"),
+        (
+            95,
+            "Compute-bound",
+            "95 µs of 100 µs from the first op to the last work (95 %): aten::mm takes 98.9 % of its work; by kernel "
+            "gemm 98.9 %",
+        ),
     ],
 )
 def test_without_steps_the_busy_share_of_the_device_decides(busy_us: float, title: str, evidence: str) -> None:
