@@ -60,7 +60,8 @@ class Outline:
 
     Rows stand after the row around them. Those up to ``open_levels`` deep are open at first, except those that are
     true in the column ``closed``. Rows that are true in the column ``aside`` repeat others to explain the row around
-    them; filters and searches for a name skip them.
+    them; filters and searches for a name skip them. Rows that are true in the column ``extra`` stand for others or for
+    a rest, and all rows but these count; without that column, those in no other row do.
     """
 
     id: str
@@ -68,6 +69,7 @@ class Outline:
     open_levels: int = 1
     closed: str | None = None
     aside: str | None = None
+    extra: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

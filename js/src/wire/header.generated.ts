@@ -115,7 +115,9 @@ export type Bars = Checked<typeof bars>;
  *
  * Rows stand after the row around them. Those up to `open_levels` deep are open at first, except
  * those that are true in the column `closed`. Rows that are true in the column `aside` repeat
- * others to explain the row around them; filters and searches for a name skip them.
+ * others to explain the row around them; filters and searches for a name skip them. Rows that are
+ * true in the column `extra` stand for others or for a rest, and all rows but these count; without
+ * that column, those in no other row do.
  */
 export const outline = record({
   id: text,
@@ -123,6 +125,7 @@ export const outline = record({
   open_levels: number,
   closed: orNull(text),
   aside: orNull(text),
+  extra: orNull(text),
 });
 export type Outline = Checked<typeof outline>;
 

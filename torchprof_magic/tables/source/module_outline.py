@@ -21,6 +21,10 @@ Row: TypeAlias = dict[str, object]
 LEAST_MERGED = 3
 # Trees of which at most so many rows are in no merged one are open as a whole at first.
 SMALL = 32
+# Modules with at least so much of the most time are as hot, such as the equal layers of a model.
+EQUAL = 0.8
+# Which rows are open is a column, however deep they are.
+MOST_LEVELS = 10_000
 # The bars of both passes.
 _BOTH = (
     Column(
@@ -61,8 +65,8 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     The forward and the backward pass of a module are one bar.
     """
     table = modules_table(trace, part)
-    schema = {"id": pl.String, "above": pl.String, "is_merged": pl.Boolean, **SCHEMA}
-    shown = _shown(table.frame.to_dicts())
+    schema = {"id": pl.String, "above": pl.String, "is_closed": pl.Boolean, "is_extra": pl.Boolean, **SCHEMA}
+    shown = _with_closed(_shown(table.frame.to_dicts()), _BOTH[int(trace.has_device)])
     frame = pl.DataFrame(shown, schema=schema).with_columns(
         pl.sum_horizontal(part.column for part in column.parts).alias(column.name) for column in _BOTH
     )
@@ -71,10 +75,41 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     frame = frame.with_columns(pl.when(pl.col("path") != OUTSIDE).then(pl.col(name)).alias(name) for name in halves)
     columns = _with_both_passes([column for column in table.columns if column.name != "parent"])
     names = [column.name for column in columns]
-    frame = frame.select("id", "above", pl.col("is_merged").fill_null(value=False), *names)
-    depth = 9 if _count_outside_of_merged(shown) <= SMALL else 2
-    outline = Outline(id="id", parent="above", open_levels=depth, closed="is_merged")
+    frame = frame.select("id", "above", "is_closed", "is_extra", *names)
+    outline = Outline(id="id", parent="above", open_levels=MOST_LEVELS, closed="is_closed", extra="is_extra")
     return Table(frame=frame, columns=columns, outline=outline)
+
+
+def _with_closed(shown: list[Row], heat: Column) -> list[Row]:
+    """Return the rows with which are closed at first, and which are no modules.
+
+    Closed are merged rows with all in them, and what is deep in a large tree; but the path of those with the most time
+    is open, so that the module with the most time is seen.
+    """
+    hot, levels = _hot_path(shown, heat), 9 if _count_outside_of_merged(shown) <= SMALL else 2
+    depth, in_merged = {"": -1}, {"": False}
+    for row in shown:
+        own, above = str(row["id"]), str(row["above"])
+        depth[own], in_merged[own] = depth[above] + 1, in_merged[above] or bool(row.get("is_merged"))
+        row["is_closed"] = own not in hot and (in_merged[own] or depth[own] >= levels)
+        row["is_extra"] = bool(row.get("is_merged")) or row["path"] == OUTSIDE
+    return shown
+
+
+def _hot_path(shown: list[Row], heat: Column) -> set[object]:
+    """Return the ids of the row with the most time, of that with the most in it, and so on; the first of equals."""
+    inside: dict[object, list[tuple[int, object]]] = {}
+    for row in shown:
+        if row["path"] != OUTSIDE:
+            ns = sum(int(str(row[part.column] or 0)) for part in heat.parts)
+            inside.setdefault(row["above"], []).append((ns, row["id"]))
+    path: set[object] = set()
+    own: object = ""
+    while rows := inside.get(own):
+        least = EQUAL * max(ns for ns, _ in rows)
+        own = next(each for ns, each in rows if ns >= least)
+        path.add(own)
+    return path
 
 
 def _with_both_passes(columns: list[Column]) -> tuple[Column, ...]:

@@ -61,7 +61,7 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     frame = frame.with_columns(pl.sum_horizontal(_DEVICE).alias("both_device_ns"))
     shown = replace(_with_columns(table, frame), note="note" if frame["note"].is_not_null().any() else None)
     if not is_watched:
-        return replace(shown, sort_by="cpu_ns")
+        return replace(shown, sort_by="cpu_ns", columns=tuple(map(_of_function, shown.columns)))
     return _with_functions(_folded(shown), _functions(trace, table.frame, part))
 
 
@@ -139,6 +139,13 @@ def _with_columns(table: Table, frame: pl.DataFrame) -> Table:
     return replace(table, frame=frame.select(names), columns=tuple(columns))
 
 
+def _of_function(column: Column) -> Column:
+    """Return the column of the texts of lines as that of the names of functions."""
+    if column.name != "source":
+        return column
+    return replace(column, title="Function", definition="Name of the function of the line.")
+
+
 def _says_something(values: pl.Series) -> bool:
     """Return whether any of the texts or numbers is neither empty nor 0."""
     known = values.drop_nulls()
@@ -171,7 +178,7 @@ def _folded(table: Table) -> Table:
         pl.lit(value=False).alias("is_fold"),
     )
     both = pl.concat([folds, rows], how="diagonal_relaxed").sort("row", "is_fold", descending=[False, True])
-    outline = Outline(id="id", parent="above", open_levels=1, closed="is_fold")
+    outline = Outline(id="id", parent="above", open_levels=1, closed="is_fold", extra="is_fold")
     return replace(table, frame=both.select("id", "above", "is_fold", *frame.columns), outline=outline)
 
 
@@ -192,7 +199,7 @@ def _with_functions(table: Table, functions: pl.DataFrame) -> Table:
     """Return the view with functions below a row of their own; what they take is in the lines above."""
     if functions.height == 0:
         return table
-    outline = table.outline or Outline(id="id", parent="above", open_levels=1, closed="is_fold")
+    outline = table.outline or Outline(id="id", parent="above", open_levels=1, closed="is_fold", extra="is_fold")
     frame = table.frame
     if table.outline is None:
         number = pl.format("line {}", pl.int_range(pl.len()))

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { columnHeader, tableHeader } from "../../../test/headers";
 import type { Frame } from "../../wire/frame";
-import { countRows, outlineOf, treeOf, withToggled } from "./grid-outline";
+import { countLeft, countRows, outlineOf, treeOf, withToggled } from "./grid-outline";
 
 const IDS = ["model", "model/layers", "model/layers/0", "model/head"];
 const ABOVE = ["", "model", "model/layers", "model"];
@@ -31,8 +31,15 @@ interface Options {
   readonly closed?: readonly number[];
 }
 
-function treeWith(closed: readonly number[] = []) {
-  const outline = { id: "id", parent: "above", open_levels: 0, closed: "closed", aside: null };
+function treeWith(closed: readonly number[] = [], extra: string | null = null) {
+  const outline = {
+    id: "id",
+    parent: "above",
+    open_levels: 0,
+    closed: "closed",
+    aside: null,
+    extra,
+  };
   const view = tableHeader("modules", { columns: [columnHeader("id", "code")], outline });
   const values = Uint8Array.from(IDS, (_, row) => Number(closed.includes(row)));
   const columns = new Map([...FRAME.columns, ["closed", { kind: "number" as const, values }]]);
@@ -100,11 +107,22 @@ describe("rows as a tree", () => {
     expect(tree(9, { matches: [1] })).toEqual(["model", "  model/layers", "    model/layers/0"]);
   });
 
-  it("counts the rows that are in no other, and of lines all but the folds", () => {
-    const made = treeWith([1]);
+  it("counts the rows that are in no other, or all but those that stand for others", () => {
     const rows = IDS.map((_, row) => row);
-    expect(countRows(made, rows, false)).toBe(1);
-    expect(countRows(made, rows, true)).toBe(3);
+    expect(countRows(treeWith([1]), rows)).toBe(1);
+    expect(countRows(treeWith([1], "closed"), rows)).toBe(3);
+    // The filter leaves the two below the row that stands for others, and shows those around them.
+    const made = treeWith([1], "closed");
+    const matches = Uint8Array.of(0, 1, 1, 1);
+    const found = outlineOf({
+      tree: made,
+      openLevels: 0,
+      toggled: new Set(),
+      order: rows,
+      matches,
+    });
+    expect(countLeft(made, found)).toBe(2);
+    expect(countLeft(treeWith(), { ...found, matches: null })).toBe(1);
   });
 
   it("toggles an id twice back to where it was", () => {

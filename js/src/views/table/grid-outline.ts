@@ -18,6 +18,8 @@ export interface Outline {
   /** The place of a row in the order, -1 when it is not shown. */
   readonly placeOf: (row: number) => number;
   readonly idOf: (row: number) => string;
+  /** 1 for rows that the filter leaves; null without a filter. */
+  readonly matches: Uint8Array | null;
 }
 
 /** What does not change with the order and the filter. */
@@ -29,6 +31,8 @@ export interface OutlineTree {
   readonly inside: Int32Array;
   /** 1 for rows that are closed at first, whatever their level. */
   readonly closed: ArrayLike<number>;
+  /** 1 for rows that do not count, as they stand for others; null where those in no other row count. */
+  readonly extra: ArrayLike<number> | null;
 }
 
 /** The tree of a table whose rows name the row around them; null for other tables. */
@@ -39,7 +43,8 @@ export function treeOf(view: TableHeader, frame: Frame): OutlineTree | null {
   const above = rowsAround(ids, textOf(frame, outline.parent));
   const inside = new Int32Array(above.length);
   for (const around of above) if (around >= 0) inside[around] = (inside[around] ?? 0) + 1;
-  return { ids, above, inside, closed: closedRows(outline.closed, frame) };
+  const extra = outline.extra === null ? null : flagged(outline.extra, frame);
+  return { ids, above, inside, closed: flagged(outline.closed, frame), extra };
 }
 
 /** Rows stand after the row around them, so a parent that comes later is none. */
@@ -56,7 +61,7 @@ function rowsAround(ids: TextColumn, parents: TextColumn): Int32Array {
   return above;
 }
 
-function closedRows(name: string | null, frame: Frame): ArrayLike<number> {
+function flagged(name: string | null, frame: Frame): ArrayLike<number> {
   const column = name === null ? undefined : frame.columns.get(name);
   return column?.kind === "number" ? column.values : [];
 }
@@ -113,6 +118,7 @@ export function outlineOf({ tree, openLevels, toggled, order, matches }: Outline
     }),
     placeOf: (row) => place[row] ?? -1,
     idOf: (row) => wordAt(ids, row),
+    matches,
   };
 }
 
@@ -154,16 +160,23 @@ function withThoseAround(matches: Uint8Array, above: Int32Array): Uint8Array {
   return kept;
 }
 
-/** How many of some rows count: those in no other row, or of lines of source code all but the folds. */
-export function countRows(
-  { above, closed }: OutlineTree,
-  rows: ArrayLike<number>,
-  isLines: boolean,
-): number {
+/** How many rows are left of those that count, open or not; those in no other row if one of theirs is. */
+export function countLeft(tree: OutlineTree, { order, matches }: Outline): number {
+  if (tree.extra === null || matches === null) return countRows(tree, order);
+  return countRows(
+    tree,
+    allRowsOf(matches.length).filter((row) => matches[row] === 1),
+  );
+}
+
+export const allRowsOf = (rows: number) => Int32Array.from({ length: rows }, (_, row) => row);
+
+/** How many of some rows count: those in no other row, or all but those that stand for others. */
+export function countRows({ above, extra }: OutlineTree, rows: ArrayLike<number>): number {
   let count = 0;
   for (let at = 0; at < rows.length; at += 1) {
     const row = rows[at] ?? 0;
-    if (isLines ? closed[row] !== 1 : (above[row] ?? -1) < 0) count += 1;
+    if (extra === null ? (above[row] ?? -1) < 0 : extra[row] !== 1) count += 1;
   }
   return count;
 }

@@ -13,6 +13,8 @@ import { compileFilter, type RowTest } from "./grid-filter";
 import { moveFor } from "./grid-keys";
 import { orderedRows } from "./grid-order";
 import {
+  allRowsOf,
+  countLeft,
   countRows,
   type Outline,
   type OutlineRow,
@@ -170,7 +172,7 @@ function useOutline(
   }, [tree, toggled, sort, query, table, view]);
 }
 
-const allRows = keptPer((frame: Frame) => Int32Array.from({ length: frame.rows }, (_, row) => row));
+const allRows = keptPer((frame: Frame) => allRowsOf(frame.rows));
 
 function matchingRows(frame: Frame, isAside: ArrayLike<number>, test: RowTest): Uint8Array {
   const matches = new Uint8Array(frame.rows);
@@ -201,15 +203,13 @@ function useCounts(
   rows: readonly GridTableRow[],
 ): RowCounts {
   const tree = treeOfFrame(frame, view);
-  const isLines = view.columns.some(({ is_verbatim }) => is_verbatim);
   const whole = useMemo(
-    () => (tree === null ? frame.rows : countRows(tree, allRows(frame), isLines)),
-    [tree, frame, isLines],
+    () => (tree === null ? frame.rows : countRows(tree, allRows(frame))),
+    [tree, frame],
   );
   const left = useMemo(
-    () =>
-      tree === null || outline === null ? rows.length : countRows(tree, outline.order, isLines),
-    [tree, outline, rows, isLines],
+    () => (tree === null || outline === null ? rows.length : countLeft(tree, outline)),
+    [tree, outline, rows],
   );
   return { whole, left };
 }

@@ -278,7 +278,14 @@ describe("a sparse table", () => {
       ["source", ["functions", "f"]],
       ["wait_ns", Float64Array.of(5, 0)],
     ]);
-    const outline = { id: "id", parent: "above", open_levels: 1, closed: null, aside: null };
+    const outline = {
+      id: "id",
+      parent: "above",
+      open_levels: 1,
+      closed: null,
+      aside: null,
+      extra: null,
+    };
     const view = tableHeader("source", { columns, outline, is_sparse: true, count: 2 });
     const packed = packViews([view], [lines]);
     const host = hostOf({ views: packed.views });

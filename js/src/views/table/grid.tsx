@@ -264,9 +264,10 @@ function activeId(props: PartProps): string | undefined {
   return rowId(props, row.index);
 }
 
-/** "op" for Ops: the title without a final s; rows of source code are lines. */
+/** "op" for Ops: the title without a final s; rows of source code are lines, or functions. */
 function nounOf(view: TableHeader): string {
-  if (view.columns.some((column) => column.is_verbatim)) return "line";
+  const code = view.columns.find((column) => column.is_verbatim);
+  if (code !== undefined) return code.title === "Source" ? "line" : code.title.toLowerCase();
   if (view.tab === "compare") return view.group.toLowerCase().replace(/s$/, "");
   if (view.title.includes(" by ")) return view.group.toLowerCase();
   return view.title.toLowerCase().replace(/s$/, "");

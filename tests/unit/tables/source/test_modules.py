@@ -12,6 +12,7 @@ from torchprof_magic.tables.source.module_outline import modules_view
 from torchprof_magic.tables.source.modules import modules_table
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.shapes import Table
     from torchprof_magic.model.trace import Trace
 
 EVENTS = (
@@ -181,32 +182,64 @@ def test_a_merged_row_has_sums_where_all_are_known_and_shapes_where_all_are_equa
     shaped = [module(str(n), "Linear", 0) | {"inputs": "2×3", "outputs": f"2×{n}"} for n in range(3)]
     unknown = module("1", "Linear", 0) | {"parameters": None, "inputs": "2×3", "outputs": "2×1"}
     view = modules_view(all_ran(module("", "Net", -1), shaped[0], unknown, shaped[2]))
-    row = view.frame.filter("is_merged").row(0, named=True)
+    row = view.frame.filter(pl.col("class_name").str.contains("×")).row(0, named=True)
     assert (row["class_name"], row["calls"], row["total_cpu_ns"], row["bytes"]) == ("Linear ×3", 3, 3_000, 3 * 24)
     assert (row["parameters"], row["inputs"], row["outputs"]) == (None, "2×3", None)
 
 
-def test_merged_rows_are_closed_at_first() -> None:
-    trace = all_ran(module("", "Net", -1), *(module(str(n), "Linear", 0) for n in range(3)))
-    view = modules_view(trace)
+def closed_paths(view: Table) -> list[str]:
     assert view.outline is not None
-    assert view.outline.closed == "is_merged"
-    assert view.frame["is_merged"].to_list() == [False, True, False, False, False, False]
+    assert view.outline.closed is not None
+    return view.frame.filter(view.outline.closed)["path"].to_list()
+
+
+def extra_paths(view: Table) -> list[str]:
+    """Return the rows that do not count as modules."""
+    assert view.outline is not None
+    assert view.outline.extra is not None
+    return view.frame.filter(view.outline.extra)["path"].to_list()
+
+
+def test_merged_rows_are_closed_at_first_but_for_the_path_of_the_most_time() -> None:
+    """Three blocks with an attention and a linear module each run, and three with nothing in them."""
+    kinds = [("Attention", 10), ("Linear", 5)]
+    sites, scopes, at = [module("", "Net", -1)], [(0, 0, 90)], 0
+    for number in range(3):
+        block = len(sites)
+        sites.append(module(f"h.{number}", "Block", 0))
+        scopes.append((block, at, (16, 21, 24)[number]))  # the second is as long as the last, or nearly so
+        for name, us in kinds:
+            scopes.append((len(sites), at, us))
+            sites.append(module(f"h.{number}.{name}", name, block))
+            at += us
+        at += 10
+    for number in range(3):
+        scopes.append((len(sites), at, 1))
+        sites.append(module(f"out.{number}", "Norm", 0))
+        at += 1
+    view = modules_view(watched(*sites, scopes=scopes, events=(annotation("ProfilerStep#0", 0, 100),)))
+    # Open are Net, the blocks, the second of them and its attention.
+    assert closed_paths(view) == [
+        "h.0", "Attention", "Linear", "Linear", "h.2", "Attention", "Linear",
+        "out.0 … out.2", "out.0", "out.1", "out.2",
+    ]  # fmt: skip
+    assert extra_paths(view) == ["h.0 … h.2", "out.0 … out.2"]
+    assert extra_paths(modules_view(all_ran(module("", "Net", -1)))) == ["outside of modules"]
 
 
 @pytest.mark.parametrize(
-    ("shown", "merged", "levels"),
+    ("shown", "merged", "is_open"),
     # The model, the row outside of modules and that which merges are shown too.
-    [(30, 0, 9), (31, 0, 2), (29, 0, 9), (29, 20, 9), (30, 20, 2)],
+    [(30, 0, True), (31, 0, False), (29, 0, True), (29, 20, True), (30, 20, False)],
 )
 def test_trees_of_at_most_32_rows_are_open_as_a_whole_not_counting_those_in_merged_rows(
-    shown: int, merged: int, levels: int
+    shown: int, merged: int, is_open: bool
 ) -> None:
-    sites = [module(f"a{n}", f"Class{n}", 0) for n in range(shown)]
+    first = [module("a", "A", 0), module("a.b", "B", 1), module("a.b.c", "C", 2)]
+    sites = [*first, *(module(f"a{n}", f"Class{n}", 0) for n in range(shown - 3))]
     sites += [module(f"b{n}", "Same", 0) for n in range(merged)]
-    view = modules_view(all_ran(module("", "Net", -1), *sites))
-    assert view.outline is not None
-    assert view.outline.open_levels == levels
+    closed = closed_paths(modules_view(all_ran(module("", "Net", -1), *sites)))
+    assert ("b" not in closed) == is_open
 
 
 def test_a_module_whose_parent_did_not_run_is_below_the_closest_one_that_did() -> None:
