@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cutMiddle, shortenAll, shortenForBox, shortenName } from "./names";
+import { cutMiddle, shortenAll, shortenForBox, shortenName, shortenNote } from "./names";
 
 const KERNEL =
   "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, float)";
@@ -108,4 +108,20 @@ it("drops what all names begin with also in a box for a few characters, and cuts
   expect(shortenForBox("aten::convolution", 8)).toBe("convolu…");
   const node = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
   expect(shortenForBox(node, 14)).toBe("AccumulateGrad");
+});
+
+it("cuts the names of a remark, but never within what says a number", () => {
+  const note = "aten::copy_, device busy 91.9 %";
+  expect(shortenNote(note, 31)).toBe(note);
+  expect(shortenNote(note, 27)).toBe("copy_, device busy 91.9 %");
+  expect(shortenNote(note, 25)).toBe("copy_, device busy 91.9 %");
+  expect(shortenNote("Distributed.forward, device busy 91.9 %", 28)).toBe(
+    "Distr…rd, device busy 91.9 %",
+  );
+  expect(shortenNote(note, 20)).toBe("device busy 91.9 %");
+  expect(shortenNote(note, 17)).toBe("");
+  expect(shortenNote("1,368 calls", 8)).toBe("");
+  expect(shortenNote("qwen2/modeling_qwen2.py:56", 12)).toBe(
+    shortenName("qwen2/modeling_qwen2.py:56", 12),
+  );
 });

@@ -107,6 +107,23 @@ export function shortenAll(names: readonly string[], room: number): readonly str
   return names.map((name, at) => apart.get(name) ?? short[at] ?? name);
 }
 
+// A number that stands alone, as in "device busy 91.9 %" and "3 calls", unlike that of a name or a line.
+const FIGURE = /(?:^|\s)[<−]?\d/;
+const LEAST_NAME_CHARS = 5;
+
+/** A remark in at most `room` characters: names are cut or go, and what says a number stays whole or goes. */
+export function shortenNote(note: string, room: number): string {
+  if (note.length <= room || !FIGURE.test(note)) return shortenName(note, room);
+  const parts = note.split(/(?<=, | · )/);
+  const figures = parts.filter((part) => FIGURE.test(part)).join("");
+  const name = parts.filter((part) => !FIGURE.test(part)).join("");
+  const mark = /, $| · $/.exec(name)?.[0] ?? "";
+  const rest = room - figures.length - mark.length;
+  if (mark !== "" && rest >= LEAST_NAME_CHARS)
+    return shortenName(name.slice(0, -mark.length), rest) + mark + figures;
+  return figures.length <= room ? figures : "";
+}
+
 /** Names that read alike when shortened, cut elsewhere: the first way by which they differ. */
 function toldApart(group: readonly string[], room: number): readonly string[] {
   const begin = sharedChars(group);

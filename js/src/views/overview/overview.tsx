@@ -1,7 +1,7 @@
 /** The main facts of a run, by section. */
 
 import { columnFormat, decimalsIn, formatValue, plural } from "../../base/format";
-import { LIST_CHAR_PX, shortenAll } from "../../base/names";
+import { LIST_CHAR_PX, shortenAll, shortenNote } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
 import { revealIn, select, showView } from "../../state/store";
 import type { Fact, FactsHeader, Section } from "../../wire/header";
@@ -156,11 +156,11 @@ function labelTexts(facts: readonly Fact[], room: number) {
     facts.map(({ label }) => label),
     room,
   );
-  const notes = facts.map(({ note }) => note);
   return labels.map((label, index) => {
+    const note = facts[index]?.note ?? "";
     const rest = room - label.length - 1;
-    const least = Math.min(notes[index]?.length ?? 0, LEAST_NOTE_CHARS);
-    return { label, note: rest < least ? "" : shortenAll(notes, rest)[index] };
+    const least = Math.min(note.length, LEAST_NOTE_CHARS);
+    return { label, note: rest < least ? "" : shortenNote(note, rest) };
   });
 }
 
