@@ -84,16 +84,16 @@ describe("aliveAt", () => {
       { size: 8, from: 2, line: 9 },
       { size: 2, from: 2, line: 3, category: "temporary" },
     ]);
-    const found = aliveAt(frame, "cpu", 5).map(({ bytes, count, place, first, last }) => ({
+    const found = aliveAt(frame, "cpu", 5).map(({ bytes, count, title, first, last }) => ({
       bytes,
       count,
-      place,
+      title,
       times: [first, last],
     }));
     expect(found).toEqual([
-      { bytes: 11, count: 2, place: "train.py:3", times: [1, 4] },
-      { bytes: 8, count: 1, place: "train.py:9", times: [2, 2] },
-      { bytes: 2, count: 1, place: "train.py:3", times: [2, 2] },
+      { bytes: 11, count: 2, title: "mm train.py:3", times: [1, 4] },
+      { bytes: 8, count: 1, title: "mm train.py:9", times: [2, 2] },
+      { bytes: 2, count: 1, title: "mm train.py:3", times: [2, 2] },
     ]);
   });
 
@@ -153,7 +153,7 @@ describe("aliveAt", () => {
     expect(aliveAt(frame, "cuda:7", 1)).toEqual([]);
   });
 
-  it("calls tensors by shape where that is known, and nodes of autograd by their op", () => {
+  it("calls tensors without a name by what made them, with their shape, and nodes of autograd by their op", () => {
     const node = "autograd::engine::evaluate_function: NllLossBackward0";
     const frame = frameOf([
       { size: 9, from: 0, shape: "[8, 4]", op: "aten::addmm", line: 2 },
@@ -161,9 +161,38 @@ describe("aliveAt", () => {
     ]);
     const found = aliveAt(frame, "cpu", 5).map(({ title, place }) => [title, place]);
     expect(found).toEqual([
-      ["[8, 4]", "addmm · train.py:2"],
+      ["addmm [8, 4]", "train.py:2"],
       ["NllLoss backward", ""],
     ]);
+  });
+});
+
+describe("tensors that are called alike", () => {
+  it("have what they differ by behind their title", () => {
+    const shape = "[32, 32]";
+    const frame = frameOf([
+      { size: 9, from: 0, shape, module: "stem", op: "aten::conv" },
+      { size: 8, from: 0, shape, module: "block", op: "aten::add", line: 3 },
+      { size: 7, from: 0, shape, module: "block", op: "aten::relu", line: 3 },
+      { size: 6, from: 0, shape: "[4]", module: "head", op: "aten::mm", line: 3 },
+      { size: 5, from: 0, shape: "[4]", module: "head", op: "aten::mm", line: 4 },
+    ]);
+    const found = aliveAt(frame, "cpu", 5).map(({ title, place }) => [title, place]);
+    expect(found).toEqual([
+      ["stem [32, 32]", "conv"],
+      ["block [32, 32] add", "train.py:3"],
+      ["block [32, 32] relu", "train.py:3"],
+      ["head [4] train.py:3", "mm"],
+      ["head [4] train.py:4", "mm"],
+    ]);
+  });
+
+  it("keep their title where nothing else is known of them", () => {
+    const frame = frameOf([
+      { size: 9, from: 0, op: "aten::mm" },
+      { size: 8, from: 0, op: "aten::mm", category: "temporary" },
+    ]);
+    expect(aliveAt(frame, "cpu", 5).map(({ title }) => title)).toEqual(["mm", "mm"]);
   });
 });
 

@@ -7,7 +7,10 @@ import { type Frame, keyOf, numbersOf, stringAt, type TextColumn, textOf } from 
 /** Blocks of one kind from one place. */
 export interface BlockGroup {
   readonly category: string;
-  /** The tensor: its name and shape where they are known, else its module or the op that allocated it. */
+  /**
+   * The tensor: its name, or else its module or the op that allocated it, and its shape where that is known. What
+   * groups that are called alike differ by stands behind it.
+   */
   readonly title: string;
   /** Where it was allocated: module, op, line. */
   readonly place: string;
@@ -109,13 +112,16 @@ function groupsOf(
     group.times = [Math.min(group.times[0] ?? at, at), Math.max(group.times[1] ?? at, at)];
     found.set(key, group);
   }
-  return Array.from(found.values(), ({ row, count, bytes, times }) => ({
-    ...wordsOf(blocks, row, count),
-    count,
-    bytes,
-    first: times[0] ?? Number.NaN,
-    last: times[1] ?? Number.NaN,
-  })).toSorted(largestFirst);
+  const groups = Array.from(found.values());
+  const words = toldApart(groups.map(({ row, count }) => wordsOf(blocks, row, count)));
+  return groups
+    .map(({ count, bytes, times }, at) => {
+      const { category = "", title = "", op = "", more = [] } = words[at] ?? {};
+      const place = more.filter((part) => part !== "").join(" · ");
+      const [first = Number.NaN, last = Number.NaN] = times;
+      return { category, title, place, op, count, bytes, first, last };
+    })
+    .toSorted(largestFirst);
 }
 
 /** Orders groups by size, but for what was there before and has no name: it says nothing of the program, and is last. */
@@ -140,34 +146,49 @@ function anySibling(path: string): string {
   return path.replaceAll(/(?<=^|[._])\d+(?=$|\.)|(?<=\[)\d+(?=\])/g, "*");
 }
 
-function wordsOf(blocks: Frame, row: number, count: number) {
+/** What is known of a group beside its title, in the order in which it tells groups apart. */
+type Words = Pick<BlockGroup, "category" | "title" | "op"> & { readonly more: readonly string[] };
+
+function wordsOf(blocks: Frame, row: number, count: number): Words {
   const text = (name: string) => stringAt(blocks, name, row);
   const category = text("category");
   const op = text("op");
   const together = TOGETHER.get(category);
   if (together !== undefined) {
-    return { category, title: `${formatCount(count)} ${together}`, place: "", op: "" };
+    return { category, title: `${formatCount(count)} ${together}`, op: "", more: [] };
   }
   const number = numbersOf(blocks, "line")[row] ?? Number.NaN;
   const file = text("file");
   const line = file === "" || Number.isNaN(number) ? "" : `${fileName(file)}:${number}`;
   const isOld = Number.isNaN(numbersOf(blocks, "allocated_at_ns")[row] ?? Number.NaN);
-  // The first of these that is known, and behind it where that was.
   const one = (name: string) => (count > 1 ? anySibling(text(name)) : text(name));
   const module = moduleTitle(one("module"));
-  const title =
-    [one("name"), text("shape")].filter((part) => part !== "").join(" ") ||
-    module ||
-    shortOp(op) ||
-    line ||
-    (isOld ? BEFORE : categoryTitle(category));
-  const place = [module, shortOp(op), line].filter((part) => part !== "" && part !== title);
+  // The first of these that is known, with its shape, which many tensors have; and behind it where that was.
+  const name = one("name") || module || shortOp(op) || line;
+  const title = [name, text("shape")].filter((part) => part !== "").join(" ");
   return {
     category,
-    title,
-    place: place.join(" · "),
+    title: title || (isOld ? BEFORE : categoryTitle(category)),
     op,
+    more: [module, shortOp(op), line].map((part) => (part === name ? "" : part)),
   };
+}
+
+/** The words of all groups: those that are called alike get what they differ by behind their title. */
+function toldApart(all: readonly Words[]): readonly Words[] {
+  const told = all.map((each) => ({ ...each, more: [...each.more] }));
+  for (const part of [0, 1, 2]) {
+    const byTitle = new Map<string, typeof told>();
+    for (const each of told) byTitle.set(each.title, [...(byTitle.get(each.title) ?? []), each]);
+    for (const alikes of byTitle.values()) {
+      if (new Set(alikes.map(({ more }) => more[part])).size < 2) continue;
+      for (const each of alikes) {
+        each.title = `${each.title} ${each.more[part] ?? ""}`.trim();
+        each.more[part] = "";
+      }
+    }
+  }
+  return told;
 }
 
 /** "addmm" for "aten::addmm", "addmm backward" for the node of autograd. */
