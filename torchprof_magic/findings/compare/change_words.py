@@ -59,9 +59,8 @@ def change_line(change: RunChange) -> str:
 def change_evidence(change: RunChange) -> str:
     """Return why the change is known or not, as sentences."""
     if change.certainty == "too few steps":
-        return (
-            "At least 4 complete steps of each run are needed to tell a change from noise. Record more with --active."
-        )
+        few = "At least 4 complete steps of each run are needed to tell a change from noise. Record more with --active."
+        return " ".join((few, *_of_machine(change)))
     said = [_decided(change)]
     if change.is_plain:
         said.append(
@@ -78,10 +77,7 @@ def change_evidence(change: RunChange) -> str:
             f"Other programs used {shares} of the machine's cores during the two runs, which alone makes steps "
             f"{'longer' if change.others_shares[1] > change.others_shares[0] else 'shorter'}."
         )
-    if not change.same_inputs:
-        said.append("The inputs have other shapes, which changes how long the same ops take.")
-    elif abs(change.drift - 1) >= NOTED_DRIFT:
-        said.append(_drifted(change))
+    said += _of_machine(change)
     said.append("This is about these steps only: the same code can differ by 10 % from one session to another.")
     return " ".join(said)
 
@@ -92,13 +88,17 @@ def _is_interrupted(change: RunChange) -> bool:
     return change.kind == "unclear" and by_steps >= NOTED_DRIFT and by_fastest < by_steps / 2
 
 
-def _drifted(change: RunChange) -> str:
+def _of_machine(change: RunChange) -> list[str]:
     """Return how much longer what both runs do took, and what that means for the rows of the tables."""
+    if not change.same_inputs:
+        return ["The inputs have other shapes, which changes how long the same ops take."]
+    if abs(change.drift - 1) < NOTED_DRIFT:
+        return []
     by = f"{format_ratio(abs(change.drift - 1))} {'longer' if change.drift > 1 else 'shorter'}"
     # Recording more in one run makes its ops longer, too.
     cause = ", as on a busier or slower machine" if change.drift > 1 and change.same_details else ""
     so = "" if change.basis == "steps" else ": changes of about that size in the tables are not those of single ops"
-    return f"Ops that both runs call equally often took {by}{cause}{so}."
+    return [f"Ops that both runs call equally often took {by}{cause}{so}."]
 
 
 def _plainly(change: RunChange) -> str:

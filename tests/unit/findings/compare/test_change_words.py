@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchprof_magic.findings.compare.change_words import change_line, change_numbers, change_title
+from torchprof_magic.findings.compare.change_words import change_evidence, change_line, change_numbers, change_title
 from torchprof_magic.findings.compare.run_change import RunChange
 
 BY_STEPS = RunChange(
@@ -19,6 +19,19 @@ def test_a_change_of_the_steps_begins_with_their_times() -> None:
 def test_too_few_steps_give_no_percentage() -> None:
     few = replace(BY_STEPS, kind="unclear", certainty="too few steps", basis="")
     assert change_line(few) == "step 8 ms → 10 ms, too few steps to tell"
+
+
+def test_what_the_machine_changed_is_said_also_of_few_steps_and_of_those_without_the_profiler() -> None:
+    unclear = replace(BY_STEPS, kind="unclear", certainty="not sure", basis="", p=0.3, drift=1.3)
+    of_machine = (
+        "Ops that both runs call equally often took 30 % longer, as on a busier or slower machine: changes of about "
+        "that size in the tables are not those of single ops."
+    )
+    for change in (unclear, replace(unclear, certainty="too few steps"), replace(unclear, is_plain=True)):
+        assert change_evidence(change).count(of_machine) == 1
+    # Recording more makes ops longer, too.
+    assert "machine" not in change_evidence(replace(unclear, same_details=False))
+    assert "Ops that both" not in change_evidence(replace(unclear, drift=1.04))
 
 
 def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
