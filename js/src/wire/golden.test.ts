@@ -96,8 +96,8 @@ describe("the golden page", () => {
     const flame = frameOf("flame", "tree");
     expect(numbers(flame, "parent").every((parent, row) => parent < row)).toBe(true);
     expect(weights.map(({ title }) => title)).toEqual([
-      "CPU",
       "Device",
+      "CPU",
       "Device waits",
       "Bytes",
       "Calls",
