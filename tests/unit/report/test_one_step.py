@@ -33,6 +33,7 @@ from torchprof_magic.model.errors import ProfileAssertionError
 from torchprof_magic.model.shapes import Facts, Table, Tree
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.model.units import column_format, format_ns
+from torchprof_magic.report.comparison import Comparison
 from torchprof_magic.report.json_summary import trace_summary
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.runs import kept_runs, this_process
@@ -128,12 +129,19 @@ def recordings() -> Iterator[Any]:
     yield from (pytest.param(("gpu", name), id=name) for name in RECORDED)
 
 
-@pytest.fixture(params=[*recordings(), *(pytest.param(("real", name), id=name) for name in sampled(REAL))])
+@pytest.fixture(
+    scope="module", params=[*recordings(), *(pytest.param(("real", name), id=name) for name in sampled(REAL))]
+)
 def report(request: pytest.FixtureRequest) -> Report:
     kind, name = request.param
     if kind == "made":
         return made(name)
     return tp.load((GPU if kind == "gpu" else request.getfixturevalue("traces")) / name)
+
+
+@pytest.fixture(scope="module")
+def with_itself(report: Report) -> Comparison:
+    return report.compare(report)
 
 
 def facts_of(report: Report) -> Facts:
@@ -174,7 +182,9 @@ def kept_step(report: Report, monkeypatch: pytest.MonkeyPatch) -> float | None:
     return kept[0].step_ns
 
 
-def test_the_step_is_the_same_everywhere(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_is_the_same_everywhere(
+    report: Report, with_itself: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trace = report.as_analysed
     account = device_account(trace) or host_account(trace)
     expected = counted_steps(trace).mean_ns
@@ -201,22 +211,21 @@ def test_the_step_is_the_same_everywhere(report: Report, monkeypatch: pytest.Mon
     else:
         assert header["step_ns"] is None
         assert "Mean step" not in report.summary()
-    comparison = report.compare(report)
     if math.isnan(report.step_ns):
         assert (history_step(report), kept_step(report, monkeypatch)) == (None, None)
         assert broken_step(report).startswith("no complete step")
-        assert math.isnan(comparison.change.before_ns)
+        assert math.isnan(with_itself.change.before_ns)
     else:
-        runs = json.loads(comparison._forms._of_after.page.header)["change"]["runs"]
+        runs = json.loads(with_itself._forms._of_after.page.header)["change"]["runs"]
         found |= {
             "report.step_ns": report.step_ns,
             "history": history_step(report),
             "kept run": kept_step(report, monkeypatch),
         }
         assert broken_step(report) == format_ns(expected)
-        if not comparison.change.is_plain:  # else the steps without the profiler are compared, which says so
-            found |= {"comparison": comparison.change.before_ns, "bar": runs[0]["typical"]}
-            assert comparison.numbers.startswith(f"{format_ns(expected)} → {format_ns(expected)} per step")
+        if not with_itself.change.is_plain:  # else the steps without the profiler are compared, which says so
+            found |= {"comparison": with_itself.change.before_ns, "bar": runs[0]["typical"]}
+            assert with_itself.numbers.startswith(f"{format_ns(expected)} → {format_ns(expected)} per step")
     assert {name: format_ns(ns) for name, ns in found.items() if ns is not None} == dict.fromkeys(
         found, format_ns(expected)
     )
@@ -237,14 +246,14 @@ def shown(times: dict[str, float], names: Iterable[str]) -> dict[str, str]:
     return {name: format_ns(times[name]) for name in names}
 
 
-def test_the_largest_phases_are_the_same_everywhere(report: Report) -> None:
+def test_the_largest_phases_are_the_same_everywhere(report: Report, with_itself: Comparison) -> None:
     if report.steps.height == 0:
         assert section(report, "Where the host's time goes") == {}
         return
     counts = report.steps.filter(pl.col("left_out") == "")
     frame = {phase: float(counts[f"{phase}_ns"].mean() or 0) for phase in PHASES}
     expected = largest(frame)
-    compared = dict(report.compare(report).phases.select("name", "before_ns").iter_rows())
+    compared = dict(with_itself.phases.select("name", "before_ns").iter_rows())
     assert shown(section(report, "Where the host's time goes"), expected) == expected
     assert shown(compared, expected) == expected
     text = report.summary()
@@ -264,7 +273,7 @@ def page_sums(report: Report, view: str, column: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("column", ["self_cpu_ns", "self_device_ns"])
-def test_the_largest_ops_are_the_same_everywhere(report: Report, column: str) -> None:
+def test_the_largest_ops_are_the_same_everywhere(report: Report, with_itself: Comparison, column: str) -> None:
     trace = report.as_analysed
     if column == "self_device_ns" and not trace.has_device:
         assert column not in report.counted.ops.columns or report.counted.ops[column].sum() == 0
@@ -275,7 +284,7 @@ def test_the_largest_ops_are_the_same_everywhere(report: Report, column: str) ->
     expected = largest(times)
     assert shown(page_sums(report, "ops", column), expected) == expected
     key = "before_ns" if column == "self_cpu_ns" else "device_before_ns"
-    compared = dict(report.compare(report).ops.select("name", key).iter_rows())
+    compared = dict(with_itself.ops.select("name", key).iter_rows())
     rounded = {name: format_ns(round(times[name])) for name in expected if name in compared}
     assert shown(compared, rounded) == rounded
     if column == (report._analysis["ops"].sort_by or "self_cpu_ns"):  # type: ignore[union-attr]
@@ -287,7 +296,7 @@ def test_the_largest_ops_are_the_same_everywhere(report: Report, column: str) ->
         assert not line or column_format("ns", times[first]).format(times[first]) in line
 
 
-def test_the_largest_kernels_are_the_same_everywhere(report: Report) -> None:
+def test_the_largest_kernels_are_the_same_everywhere(report: Report, with_itself: Comparison) -> None:
     trace = report.as_analysed
     steps = counted_steps(trace).steps
     frame = report.counted.kernels.group_by(pl.col("name").cast(pl.String)).agg(pl.col("sum_ns").sum())
@@ -296,7 +305,7 @@ def test_the_largest_kernels_are_the_same_everywhere(report: Report) -> None:
     if not expected:
         return
     assert shown(page_sums(report, "kernels", "sum_ns"), expected) == expected
-    compared = dict(report.compare(report).kernels.select("name", "before_ns").iter_rows())
+    compared = dict(with_itself.kernels.select("name", "before_ns").iter_rows())
     assert shown(compared, expected) == {name: format_ns(round(times[name])) for name in expected}
     flame = report._analysis["flame"]
     assert isinstance(flame, Tree)
