@@ -17,7 +17,8 @@ from support import allocation, annotation, chrome, kernel, launch, make_trace, 
 import torchprof_magic
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.shapes import count_rows
-from torchprof_magic.render.arrow import EMBEDDED_BYTES, MAX_SERIES_ROWS, encode, pack
+from torchprof_magic.render import arrow
+from torchprof_magic.render.arrow import MAX_SERIES_ROWS, encode, pack
 from torchprof_magic.render.figures import to_png
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.report.views import TABS
@@ -66,15 +67,17 @@ def test_times_go_to_the_page_as_float64_and_names_as_dictionaries() -> None:
     assert dict(frame.select(pl.col("name").cast(pl.String), "self_cpu_ns").rows())["aten::mm"] == 60_000
 
 
-def test_large_views_are_pulled() -> None:
+def test_large_views_are_pulled(monkeypatch: pytest.MonkeyPatch) -> None:
     big = report()._analysis["memory"]
-    rows = EMBEDDED_BYTES // 40
+    most = 100_000
+    monkeypatch.setattr(arrow, "EMBEDDED_BYTES", most)
+    rows = most // 40
     ops = report()._analysis["ops"]
     wide = pl.concat([ops.frame] * (rows // ops.frame.height + 1))
     shapes = {"memory": big, "ops": type(ops)(frame=wide, columns=ops.columns)}  # type: ignore[call-arg, union-attr]
     packed = pack(shapes)
     assert packed.places["ops"][0] == -1
-    assert len(packed.pulled["ops"]()) > EMBEDDED_BYTES
+    assert len(packed.pulled["ops"]()) > most
     assert packed.places["memory"][0] == 0
 
 
