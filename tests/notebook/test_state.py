@@ -144,7 +144,7 @@ def test_a_cell_leaves_the_process_as_it_does_without_the_magic(kernel: Kernel, 
     assert {name: (plain[name], ours[name]) for name in plain if plain[name] != ours[name]} == {}
 
 
-@pytest.mark.parametrize("state", sampled(list(STATES), 2))
+@pytest.mark.parametrize("state", sampled(list(STATES), 4))
 def test_a_cell_runs_and_is_recorded_in_any_state_of_the_process(kernel: Kernel, state: str) -> None:
     begin, end = STATES[state]
     kernel.run(begin)
