@@ -5,6 +5,7 @@ The pages have no policy here, so that nothing but the page itself keeps a text 
 
 from __future__ import annotations
 
+import base64
 import csv
 import re
 from collections.abc import Iterator
@@ -256,7 +257,8 @@ def test_what_a_report_has_once_is_shown_as_a_text(watched: Watched) -> None:
     )
     for text in sample(1):
         report = report_about(text)
-        found = watched.page.evaluate(SHOW, [report._forms.page.header, list(report._forms.page.data)])
+        data = base64.b64encode(report._forms.page.data).decode()
+        found = watched.page.evaluate(SHOW, [report._forms.page.header, data])
         assert found["title"] == report.trace.meta.title
         assert found["code"] == report.trace.meta.stepping.code
         assert all(name in found["machine"] for name in report.trace.meta.device_names)
@@ -267,7 +269,8 @@ def test_what_a_report_has_once_is_shown_as_a_text(watched: Watched) -> None:
 
 SHOW = """async ([header, data]) => {
   const main = document.querySelector("main");
-  const traits = { _standalone: true, _header: header, _data: new DataView(Uint8Array.from(data).buffer) };
+  const bytes = Uint8Array.from(atob(data), (char) => char.charCodeAt(0));
+  const traits = { _standalone: true, _header: header, _data: new DataView(bytes.buffer) };
   const model = { get: (name) => traits[name], set() {}, save_changes() {}, on() {}, off() {} };
   const unmount = await report.render({ model, el: main });
   const settle = () => new Promise((resolve) => setTimeout(resolve, 20));
