@@ -46,6 +46,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: len(item.path.parts))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
+    """Give what needs a browser to one worker in a sample: a browser and a JupyterLab take long to start."""
+    if IS_WHOLE or config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - not everyone has it
+
+    class ByFileAndBrowser(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            folder = "tests/e2e/"
+            return folder if nodeid.startswith(folder) else str(super()._split_scope(nodeid))
+
+    return ByFileAndBrowser(config, log)
+
+
 def pytest_collection_finish() -> None:
     """Leave out what the collected tests consist of wherever all objects are looked at."""
     _leave_out_what_is_there()

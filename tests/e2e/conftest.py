@@ -1,4 +1,4 @@
-"""One browser and one JupyterLab for all tests of a worker."""
+"""One browser and one JupyterLab for all tests of a worker, and one page for all notebooks in JupyterLab."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from driver import Server, Shared
+    from driver import Lab, Server, Shared
     from playwright.sync_api import Browser
 
 HERE = Path(__file__).parent
@@ -37,10 +37,8 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Return the browser; the pages of a file of tests are closed after it."""
-    found = shared().browser()
-    yield found
-    for context in found.contexts:
-        context.close()
+    yield shared().browser()
+    shared().tidy()
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +59,17 @@ def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
 def server(server_of: Callable[[str], Server]) -> Server:
     """Return the JupyterLab."""
     return server_of("lab")
+
+
+@pytest.fixture(scope="module")
+def open_notebook(browser: Browser, server_of: Callable[[str], Server]) -> Iterator[Callable[..., Lab]]:
+    """Return a function that opens a notebook in place of the one before, or in a new page of Notebook 7."""
+    from driver import Lab  # noqa: PLC0415 - the path above leads to it
+
+    def find(notebook: Path, app: str = "lab", width: int = 1280, height: int = 1000) -> Lab:
+        page = shared().lab_page() if app == "lab" else browser.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        return Lab(page, server_of(app), notebook, app)
+
+    yield find
+    shared().close_notebooks()

@@ -74,6 +74,12 @@ KERNEL_IS_IDLE = """() => {
   const kernel = session?.session?.kernel;
   return Boolean(session?.isReady && kernel?.connectionStatus === 'connected' && kernel.status === 'idle');
 }"""
+OPEN_IN_LIGHT = """(path) => {
+  void jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Light' });
+  void jupyterapp.commands.execute('docmanager:open', { path });
+}"""
+IS_OPEN = """(path) => jupyterapp.shell.currentWidget?.context?.path === path
+  && document.querySelector('.jp-Notebook') !== null && document.body.dataset.jpThemeLight === 'true'"""
 CUT_TEXT = (Path(__file__).parent / "cut_text.js").read_text(encoding="utf-8")
 START_S = 60
 SERVER_APPS = {"lab": "LabApp", "notebook": "JupyterNotebookApp"}
@@ -156,12 +162,13 @@ def jupyter(root: Path, app: str = "lab") -> Iterator[Server]:
 
 
 class Shared:
-    """The browser and the servers of this worker: each is started when a test first needs it."""
+    """The browser, the servers and the page of JupyterLab of this worker: each is there when a test first needs it."""
 
     def __init__(self) -> None:
         self._running = ExitStack()
         self._browser: Browser | None = None
         self._servers: dict[str, Server] = {}
+        self._lab_page: Page | None = None
 
     def browser(self) -> Browser:
         """Return the browser."""
@@ -175,10 +182,28 @@ class Shared:
             self._servers[app] = self._running.enter_context(jupyter(root, app))
         return self._servers[app]
 
+    def lab_page(self) -> Page:
+        """Return the page that shows JupyterLab from the first notebook on."""
+        if self._lab_page is None:
+            self._lab_page = self.browser().new_page()
+        return self._lab_page
+
+    def close_notebooks(self) -> None:
+        """Close all notebooks that JupyterLab shows."""
+        if self._lab_page is not None:
+            close_notebooks(self._lab_page)
+
+    def tidy(self) -> None:
+        """Close all pages but that of JupyterLab."""
+        for context in self.browser().contexts:
+            if self._lab_page is None or context is not self._lab_page.context:
+                context.close()
+
     def end(self) -> None:
         """End what is running: Playwright's event loop would be in the way of other tests."""
         self._running.close()
         self._browser = None
+        self._lab_page = None
         self._servers.clear()
 
 
@@ -248,7 +273,10 @@ def write_notebook(path: Path, *cells: str) -> Path:
 
 
 class Lab:
-    """One notebook, open in JupyterLab or Notebook 7."""
+    """One notebook, open in JupyterLab or Notebook 7.
+
+    A page that shows JupyterLab already opens the notebook without being loaded again, which takes most of the time.
+    """
 
     def __init__(self, page: Page, server: Server, notebook: Path, app: str = "lab") -> None:
         self.page = page
@@ -257,8 +285,14 @@ class Lab:
         self.errors: list[str] = []
         page.on("request", lambda request: self.requests.append(request.url))
         page.on("pageerror", self._note_error)
-        # A workspace of its own: the others remember which notebooks were open.
         path = notebook.relative_to(server.root).as_posix()
+        if page.url.startswith(f"{server.address}/lab/"):
+            close_notebooks(page)
+            page.evaluate(OPEN_IN_LIGHT, path)
+            page.wait_for_function(IS_OPEN, arg=path, timeout=START_S * 1000)
+            self.wait_until_idle()
+            return
+        # A workspace of its own: the others remember which notebooks were open.
         workspace = path.removesuffix(".ipynb").replace("/", "-")
         place = f"lab/workspaces/{workspace}/tree" if app == "lab" else "notebooks"
         page.goto(f"{server.address}/{place}/{path}")
@@ -305,6 +339,11 @@ class Lab:
             " return [book.widgets.length, book.activeCellIndex, book.mode, "
             "book.widgets.map((cell) => cell.model.sharedModel.getSource())]; }"
         )
+
+
+def close_notebooks(page: Page) -> None:
+    """Close all notebooks that JupyterLab shows, without asking whether to save them."""
+    page.evaluate("() => { for (const each of Array.from(jupyterapp.shell.widgets('main'))) each.dispose(); }")
 
 
 def screenshot(target: Any, name: str) -> None:

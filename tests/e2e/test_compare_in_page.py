@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from driver import Lab, Server, cut_texts, open_tab, screenshot, write_notebook
+from driver import Lab, cut_texts, open_tab, screenshot, write_notebook
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser
+    from collections.abc import Callable
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -22,14 +20,12 @@ WITHIN_MS = 60_000
 
 
 @pytest.fixture(scope="module")
-def lab(browser: Browser, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(open_notebook: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
     root = tmp_path_factory.mktemp("compare")
     notebook = write_notebook(root / "two.ipynb", SETUP, LOOP, MORE)
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    opened = Lab(page, server, notebook)
+    opened = open_notebook(notebook)
     opened.run_all()
-    yield opened
-    page.close()
+    return opened
 
 
 def runs_shown(report: Any) -> Any:

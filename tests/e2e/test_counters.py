@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from amount import sampled, thorough
 from counter_trace import write_counter_trace
-from driver import Lab, Server, open_tab, screenshot, show_file, write_notebook
+from driver import Lab, open_tab, screenshot, show_file, write_notebook
 from playwright.sync_api import Browser, Page, expect
 
 import torchprof_magic as tp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-ROW_PX = 6
+ROW_PX = 10
 SHOW = "import torchprof_magic as tp\ntp.load('counters.json')"
 SHOW_WINDOWED = (
     "from torchprof_magic.tables.timeline import slice_windows\nslice_windows.WHOLE_SLICES = 3000\n"
@@ -124,17 +124,15 @@ def test_the_counters_of_many_devices_are_folded_at_first(browser: Browser, file
 
 
 @thorough
-def test_a_page_that_asks_for_windows_shows_the_same_values(browser: Browser, server: Server, tmp_path: Path) -> None:
+def test_a_page_that_asks_for_windows_shows_the_same_values(open_notebook: Callable[..., Lab], tmp_path: Path) -> None:
     write_counter_trace(tmp_path / "counters.json")
     notebook = write_notebook(tmp_path / "counters.ipynb", SHOW, SHOW_WINDOWED)
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    lab = Lab(page, server, notebook)
+    lab = open_notebook(notebook)
     lab.run_all()
     for index, name in enumerate(("whole", "windowed")):
-        timeline = Timeline(page, lab.report(index))
+        timeline = Timeline(lab.page, lab.report(index))
         expect(timeline.canvas).to_have_attribute("data-tp-complete", "true")
         assert timeline.hover("SM Clock")
         expect(timeline.footer).to_contain_text("1,410 MHz")
         screenshot(timeline.report, f"counters-in-lab-{name}")
     assert lab.errors == []
-    page.close()

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from amount import thorough
-from driver import Lab, Server, open_tab, screenshot, write_notebook
+from driver import Lab, open_tab, screenshot, write_notebook
 from gpu_trace import STEP_US, write_gpu_trace
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 # The step that the timeline opens at is the one of median length: here all are alike, so the third.
 STEP = 2
 GUTTER_PX = 128
+LEAST_ROW_PX = 10  # each is higher
 
 
 @pytest.fixture(scope="module", params=["lab", pytest.param("notebook", marks=thorough)])
 def lab(
-    request: pytest.FixtureRequest,
-    browser: Browser,
-    server_of: Callable[[str], Server],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Lab]:
+    request: pytest.FixtureRequest, open_notebook: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory
+) -> Lab:
     root = tmp_path_factory.mktemp(request.param)
     write_gpu_trace(root / "gpu.json")
     notebook = write_notebook(root / "gpu.ipynb", "import torchprof_magic as tp\ntp.load('gpu.json')")
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    opened = Lab(page, server_of(request.param), notebook, request.param)
+    opened = open_notebook(notebook, request.param)
     opened.run_all()
     opened.report()
-    yield opened
-    page.close()
+    return opened
 
 
 @pytest.fixture
@@ -79,7 +75,7 @@ class Timeline:
         """Return where the footer says ``text`` for a moment, looking from the top to the bottom."""
         area = self.canvas.bounding_box()
         x = self.x(at_us)
-        for y in range(int(area["y"]) + 30, int(area["y"] + area["height"]), 6):
+        for y in range(int(area["y"]) + 30, int(area["y"] + area["height"]), LEAST_ROW_PX):
             self.page.mouse.move(x, y)
             self.page.wait_for_timeout(20)
             if text in self.footer.inner_text():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from amount import thorough
 from driver import Lab, Server, open_tab, screenshot, walk_by_keys, write_notebook
 from fake_perfetto import ADDRESS, FakePerfetto, given_trace
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 import torchprof_magic as tp
 
@@ -41,18 +41,13 @@ ORDER = "print('BY_CALLS', run.ops.sort('calls', descending=True)['calls'][0], r
 
 @pytest.fixture(scope="module", params=["lab", pytest.param("notebook", marks=thorough)])
 def lab(
-    request: pytest.FixtureRequest,
-    browser: Browser,
-    server_of: Callable[[str], Server],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Lab]:
+    request: pytest.FixtureRequest, open_notebook: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory
+) -> Lab:
     root = tmp_path_factory.mktemp(request.param)
     notebook = write_notebook(root / "train.ipynb", SETUP, TRAIN, ORDER, LEAK)
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    opened = Lab(page, server_of(request.param), notebook, request.param)
+    opened = open_notebook(notebook, request.param)
     opened.run_all()
-    yield opened
-    page.close()
+    return opened
 
 
 def grid(report: Any) -> Any:
@@ -286,18 +281,17 @@ def test_a_cell_that_is_run_again_closes_a_perfetto_that_has_no_trace_yet(lab: L
 
 
 def test_a_reopened_notebook_shows_the_report_at_its_full_height(
-    lab: Lab, browser: Browser, server_of: Callable[[str], Server]
+    lab: Lab, open_notebook: Callable[..., Lab], server_of: Callable[[str], Server]
 ) -> None:
     lab.command("docmanager:save")
+    lab.page.wait_for_function("() => !jupyterapp.shell.currentWidget.context.model.dirty")
     server = server_of(lab.app)
     notebook = next(server.root.glob(f"**/{lab.app}*/train.ipynb"))
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    reopened = Lab(page, server, notebook, lab.app)
+    reopened = open_notebook(notebook, lab.app)
     report = reopened.report()
-    cell = page.locator(".jp-CodeCell").nth(1)
+    cell = reopened.page.locator(".jp-CodeCell").nth(1)
     expect(cell).not_to_contain_class("jp-mod-outputsScrolled")
     assert cell.locator(".jp-Cell-outputArea").bounding_box()["height"] >= report.bounding_box()["height"] >= 420
-    page.close()
 
 
 def test_the_page_made_no_requests_and_had_no_errors(lab: Lab) -> None:

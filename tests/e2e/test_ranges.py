@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from driver import Lab, Server, open_tab, screenshot, show_file, write_notebook
+from driver import Lab, open_tab, screenshot, show_file, write_notebook
 from playwright.sync_api import Browser, expect
 from support import annotation, chrome, frame, span
 
@@ -46,16 +46,14 @@ def write_uneven_steps(path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lab(browser: Browser, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(open_notebook: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Lab:
     root = tmp_path_factory.mktemp("ranges")
     write_uneven_steps(root / "uneven.json")
     notebook = write_notebook(root / "uneven.ipynb", "import torchprof_magic as tp\ntp.load('uneven.json')")
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    opened = Lab(page, server, notebook)
+    opened = open_notebook(notebook)
     opened.run_all()
     opened.report()
-    yield opened
-    page.close()
+    return opened
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver import Lab, Server, cut_texts, open_tab, screenshot, show_file, write_notebook
+from driver import Lab, cut_texts, open_tab, screenshot, show_file, write_notebook
 from made_ranks import write_job
 from playwright.sync_api import Browser, expect
 
@@ -14,13 +15,12 @@ import torchprof_magic as tp
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
-def test_a_click_opens_the_report_of_a_rank_and_leads_back(browser: Browser, server: Server, tmp_path: Path) -> None:
+def test_a_click_opens_the_report_of_a_rank_and_leads_back(open_notebook: Callable[..., Lab], tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
     write_job(job, {2: 200.0})
     book = write_notebook(tmp_path / "ranks.ipynb", f"import torchprof_magic as tp\ntp.load({str(job)!r})")
-    page = browser.new_page(viewport={"width": 1200, "height": 900})
-    lab = Lab(page, server, book)
+    lab = open_notebook(book, width=1200, height=900)
     lab.run_all()
     shown = lab.report()
     expect(shown.locator(".tp-late .tp-rank-name")).to_have_text("rank 2 ▲")
@@ -35,7 +35,6 @@ def test_a_click_opens_the_report_of_a_rank_and_leads_back(browser: Browser, ser
     shown.locator('[data-tp-rank="1"] .tp-rank-name').press("Enter")
     expect(shown.locator(".tp-title")).to_have_text("rank1.json")
     assert lab.errors == []
-    page.close()
 
 
 def test_rows_are_sorted_and_a_file_offers_no_reports_of_ranks(browser: Browser, tmp_path: Path) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from amount import thorough
-from driver import Lab, Server, open_tab, screenshot, write_notebook
+from driver import Lab, open_tab, screenshot, write_notebook
 from long_trace import LAYER_US, STEP_US, write_long_trace
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 GUTTER_PX = 128
+LEAST_ROW_PX = 10  # each is higher
 WHOLE, WINDOWED = 0, 1
 SHOW_WHOLE = "import torchprof_magic as tp\ntp.load('long.json')"
 SHOW_WINDOWED = (
@@ -29,14 +30,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def lab(browser: Browser, server: Server, root: Path) -> Iterator[Lab]:
+def lab(open_notebook: Callable[..., Lab], root: Path) -> Lab:
     write_long_trace(root / "long.json")
     notebook = write_notebook(root / "long.ipynb", SHOW_WHOLE, SHOW_WINDOWED)
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    opened = Lab(page, server, notebook)
+    opened = open_notebook(notebook)
     opened.run_all()
-    yield opened
-    page.close()
+    return opened
 
 
 class Timeline:
@@ -95,7 +94,7 @@ class Timeline:
         area = self.canvas.bounding_box()
         x = self.x(at_us)
         for _ in range(20):  # until the window is there
-            for y in range(int(area["y"]) + 30, int(area["y"] + area["height"]), 6):
+            for y in range(int(area["y"]) + 30, int(area["y"] + area["height"]), LEAST_ROW_PX):
                 self.page.mouse.move(x, y)
                 self.page.wait_for_timeout(15)
                 if text in self.footer.inner_text():

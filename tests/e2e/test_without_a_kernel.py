@@ -6,7 +6,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -71,11 +71,8 @@ def lab_server(server: Server, saved: Saved) -> Server:
 
 
 @pytest.fixture(scope="module")
-def lab(lab_server: Server, browser: Browser, saved: Saved) -> Iterator[Lab]:
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    opened = Lab(page, lab_server, saved.without_state)
-    yield opened
-    page.close()
+def lab(lab_server: Server, open_notebook: Callable[..., Lab], saved: Saved) -> Lab:  # noqa: ARG001 - it trusts it
+    return open_notebook(saved.without_state)
 
 
 def reopened(page: Page, server: Server, notebook: Path) -> Any:
@@ -114,6 +111,15 @@ def test_a_run_takes_little_room_in_a_saved_notebook(saved: Saved) -> None:
     assert size < MOST_BYTES
 
 
+def test_a_strangers_notebook_shows_the_static_copy_and_no_error(
+    open_notebook: Callable[..., Lab], saved: Saved
+) -> None:
+    page = open_notebook(saved.untrusted).page
+    check_static(page.locator("details", has_text="Compute-bound").first)
+    expect(page.get_by_text(ERRORS)).to_have_count(0)
+    screenshot(page, "reopened-untrusted")
+
+
 def test_a_trusted_notebook_shows_the_static_copy_and_no_error(lab: Lab) -> None:
     check_static(lab.page.locator("[data-tp-static]"))
     expect(lab.page.get_by_text(ERRORS)).to_be_hidden()
@@ -124,17 +130,6 @@ def test_a_trusted_notebook_shows_the_static_copy_and_no_error(lab: Lab) -> None
     lab.page.evaluate(
         "() => { void jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'}) }"
     )
-
-
-def test_a_strangers_notebook_shows_the_static_copy_and_no_error(
-    lab_server: Server, browser: Browser, saved: Saved
-) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    Lab(page, lab_server, saved.untrusted)
-    check_static(page.locator("details", has_text="Compute-bound").first)
-    expect(page.get_by_text(ERRORS)).to_have_count(0)
-    screenshot(page, "reopened-untrusted")
-    page.close()
 
 
 def test_a_notebook_with_saved_widgets_shows_the_live_view_without_its_kernel(
