@@ -13,6 +13,9 @@ import numpy as np
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
 
+# Before every moment that a trace can have.
+_FIRST_NS = -(2**63)
+
 
 class TimeRange(NamedTuple):
     """The time from ``start_ns`` until just before ``end_ns``, but for the ranges that are ``left_out``.
@@ -45,8 +48,8 @@ class TimeRange(NamedTuple):
         """Return which moments are inside."""
         found: BoolArray = (time_ns >= self.start_ns) & (time_ns < self.end_ns)
         if self.left_out:
-            starts = np.array(self.left_out, np.int64)[:, 0]
-            found &= self._stopped_ns(time_ns, np.searchsorted(starts, time_ns, side="right")) == 0
+            starts, ends = np.array(self.left_out, np.int64).T
+            found &= time_ns >= np.append(_FIRST_NS, ends)[np.searchsorted(starts, time_ns, side="right")]
         return found
 
     def _clock(self, time_ns: IntArray) -> IntArray:
@@ -56,18 +59,10 @@ class TimeRange(NamedTuple):
             return time
         starts, ends = np.array(self.left_out, np.int64).T
         begun = np.searchsorted(starts, time, side="right")
-        # For how long the clock has stood by the end of each range that is left out.
-        stood = np.concatenate(([0], np.cumsum(ends - starts)))[begun]
-        return time - stood + self._stopped_ns(time, begun)
-
-    def _stopped_ns(self, time_ns: IntArray, begun: IntArray) -> IntArray:
-        """Return for how long the clock still stands at each moment: 0 unless that is left out.
-
-        ``begun`` is how many of the ranges that are left out have begun by then.
-        """
-        ends = np.array(self.left_out, np.int64)[:, 1]
-        return np.where(begun > 0, np.maximum(ends[begun - 1] - time_ns, 0), 0)
+        stood = np.append(0, np.cumsum(ends - starts))
+        # After a range that is left out, the clock has stood for as long as that; in it, it is where it began.
+        return np.maximum(time - stood[begun], np.append(_FIRST_NS, starts - stood[:-1])[begun])
 
 
 # Every moment that a trace can have.
-WHOLE = TimeRange(-(2**63), 2**63 - 1)
+WHOLE = TimeRange(_FIRST_NS, 2**63 - 1)
