@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.shared import in_category, is_named, launch_links, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, nearest_marked
+from torchprof_magic.model.rows import are_in, rows_where
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -26,7 +26,7 @@ def forward_of_events(trace: Trace) -> IntArray:
     the node belongs to it too, and so does device work that is launched there.
     """
     events = trace.events
-    links = trace.flows.filter(pl.col("kind") == "backward")
+    links = rows_where(trace.flows, are_in(trace.flows["kind"], ("backward",)))
     source, target = (links[name].to_numpy().astype(np.int64) for name in ("source", "target"))
     parent = events["parent"].to_numpy().astype(np.int64)
     forward = np.full(events.height + 1, NO_PARENT, np.int64)

@@ -73,9 +73,11 @@ def with_forward_places(
 
     ``find`` returns these; it is ``places_that_ran`` without one.
     """
+    if len(ran.files) == 0:
+        return ran
     forward = np.append(first_forward_of_events(trace), NO_PARENT)[rows]
     known = np.flatnonzero(forward >= 0)
-    if len(known) == 0 or len(ran.files) == 0:
+    if len(known) == 0:
         return ran
     made = (find or places_that_ran)(trace, forward[known])
     known, made_file, made_line = (column[made.file >= 0] for column in (known, made.file, made.line))

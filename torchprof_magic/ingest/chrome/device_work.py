@@ -13,7 +13,6 @@ import polars as pl
 from torchprof_magic.ingest.chrome.categories import is_known
 from torchprof_magic.ingest.chrome.columns import number_behind
 from torchprof_magic.ingest.findings import value_text
-from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import innermost_at
 from torchprof_magic.model.known_names import which_match
 from torchprof_magic.model.meta import shortened
@@ -240,9 +239,10 @@ def with_arrows_as_correlations(
     of torch's autograd profiler begin at ops.
     ``lanes`` are those of ``places``, which have processes and threads as in the file.
     """
-    if not {*LAUNCH_ARROWS, *AUTOGRAD_ARROWS}.intersection(distinct(arrows["cat"]).to_list()):
+    points_to_work = are_in(arrows["cat"], (*LAUNCH_ARROWS, *AUTOGRAD_ARROWS))
+    if not points_to_work.any():
         return events
-    arrows = arrows.filter(pl.col("cat").cast(pl.String).is_in((*LAUNCH_ARROWS, *AUTOGRAD_ARROWS)))
+    arrows = rows_where(arrows, points_to_work)
     threads = places.select("pid", "tid", lanes.alias("lane")).drop_nulls().unique()
     ends = arrows.join(threads, on=["pid", "tid"], maintain_order="left")
     rows = events.select("lane", "cycle", "start_ns", "dur_ns", "category").with_row_index("row")
