@@ -41,7 +41,9 @@ class TimeRange(NamedTuple):
         is_begun, is_open = start_ns < self.end_ns, start_ns + dur_ns > self.start_ns
         found: BoolArray = is_begun & (is_open | ((dur_ns == 0) & (start_ns == self.start_ns)))
         if self.left_out:
-            found &= np.where(dur_ns == 0, self.holds(start_ns), self.cut(start_ns, dur_ns)[1] > 0)
+            has_time, moments = self.cut(start_ns, dur_ns)[1] > 0, np.flatnonzero(dur_ns == 0)
+            has_time[moments] = self.holds(start_ns[moments])
+            found &= has_time
         return found
 
     def holds(self, time_ns: IntArray) -> BoolArray:

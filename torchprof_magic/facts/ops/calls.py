@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.shared import in_category, launch_links, once_per_trace
+from torchprof_magic.facts.shared import in_category, launch_links, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import (
@@ -90,11 +90,13 @@ def rows_among(trace: Trace, categories: tuple[str, ...]) -> OpRows:
     )
 
 
-def in_part(trace: Trace, ops: OpRows, part: TimeRange) -> OpRows:
-    """Return the same ops with the times that lie in a part: on the host, and of the device work that they launched.
+@once_for_the_whole
+def ops_in(trace: Trace, part: TimeRange) -> OpRows:
+    """Return ``op_rows`` with the times that lie in a part: on the host, and of the device work that they launched.
 
     Their starts are cut at its edges as well; ``part.touches`` of the uncut ones tells which have anything there.
     """
+    ops = op_rows(trace)
     if part == WHOLE:
         return ops
     start, dur = part.cut(ops.start_ns, ops.dur_ns)

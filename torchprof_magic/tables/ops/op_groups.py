@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE
-from torchprof_magic.facts.ops.calls import in_part, op_rows, ops_around
+from torchprof_magic.facts.ops.calls import op_rows, ops_around, ops_in
 from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.facts.sums import sum_by
@@ -212,7 +212,7 @@ def _inside_of_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
 
 def _called_by_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
     every, events = op_rows(trace), trace.events
-    ops = in_part(trace, every, part)
+    ops = ops_in(trace, part)
     inner = np.flatnonzero((ops.parent >= 0) & part.touches(every.start_ns, every.dur_ns))
     row, around = ops.row[inner], ops.row[ops.parent[inner]]
     name, kind = codes_of(events["name"]).astype(np.int64), codes_of(events["category"]).astype(np.int64)

@@ -10,7 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
-from torchprof_magic.facts.ops.calls import OpRows, in_part, op_rows
+from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
 from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
 from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.facts.sums import sum_by
@@ -290,7 +290,7 @@ def _sums(
     group, count = groups.of_op, len(groups.example)
     is_outermost = ~is_recursive(trace, all_ops, group, count)
     is_there = part.touches(all_ops.start_ns, all_ops.dur_ns)
-    ops = in_part(trace, all_ops, part)
+    ops = ops_in(trace, part)
     calls = np.bincount(group[is_there], minlength=count)
     sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
         "phase": _main_phase(phase_of_events(trace)[ops.row], ops.self_cpu_ns, groups),

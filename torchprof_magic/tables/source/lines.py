@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
-from torchprof_magic.facts.ops.calls import in_part, op_rows
+from torchprof_magic.facts.ops.calls import op_rows, ops_in
 from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
@@ -238,7 +238,7 @@ def _by_op(trace: Trace, part: TimeRange) -> pl.DataFrame:
     if trace.stacks.height == 0:
         return pl.DataFrame(schema=_SHARED)
     ops = op_rows(trace)
-    inside = in_part(trace, ops, part)
+    inside = ops_in(trace, part)
     is_backward = first_forward_of_events(trace)[ops.row] >= 0
     own_ns, device_ns = inside.self_cpu_ns, inside.self_device_ns
     ran, places = places_that_ran(trace, ops.row), places_of(trace, ops.row)
