@@ -98,10 +98,17 @@ def ask_event_names(trace: Trace, question: pl.Expr) -> npt.NDArray[np.generic]:
     return answers[names.of_events]
 
 
-def is_named(trace: Trace, pattern: str) -> BoolArray:
-    """Return for every event whether its name matches a regular expression somewhere."""
+def is_named(trace: Trace, pattern: str, *categories: str) -> BoolArray:
+    """Return for every event whether its name matches a regular expression somewhere, and it is of some ``categories``.
+
+    By default, all are. Names are not looked at where no event is of these.
+    """
+    is_of = in_category(trace, *categories) if categories else None
+    if is_of is not None and not is_of.any():
+        return is_of
     names = _event_names(trace)
-    return names.known.matches(pattern, names.distinct["name"], names.numbers)[names.of_events]
+    found = names.known.matches(pattern, names.distinct["name"], names.numbers)[names.of_events]
+    return found if is_of is None else found & is_of
 
 
 def readable_names(trace: Trace, rows: IntArray, readable: Callable[[pl.Series], pl.Series]) -> pl.Series:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
+from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.model.vendors import BEGIN_CAPTURE, END_CAPTURE
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ class Captures(NamedTuple):
 def captures_of(trace: Trace) -> Captures:
     """Return the captures of a trace. One that is cut off by the recording reaches to its edge."""
     events = trace.events
-    is_call = in_category(trace, "runtime")
-    begins, ends = (is_call & is_named(trace, pattern) for pattern in (BEGIN_CAPTURE, END_CAPTURE))
+    begins, ends = (is_named(trace, pattern, "runtime") for pattern in (BEGIN_CAPTURE, END_CAPTURE))
     rows = np.flatnonzero(begins | ends)
     start, lane, cycle = (events[name].to_numpy().astype(np.int64) for name in ("start_ns", "lane", "cycle"))
     end = start + events["dur_ns"].to_numpy()

@@ -159,7 +159,7 @@ def _pending(trace: Trace, found: Launches) -> BoolArray:
     events = trace.events
     start, cycle = events["start_ns"].to_numpy(), events["cycle"].to_numpy()
     end = start + events["dur_ns"].to_numpy()
-    is_wait = in_category(trace, "runtime") & is_named(trace, DEVICE_WAIT)
+    is_wait = is_named(trace, DEVICE_WAIT, "runtime")
     sources = launch_sources(trace)
     work = np.flatnonzero(sources >= 0)
     pending = np.zeros(len(found.row), np.bool_)

@@ -142,11 +142,10 @@ def _blocking(trace: Trace, nest: HostNest) -> IntArray:
 
 def _kinds(trace: Trace) -> IntArray:
     """Return for each event which kind of call its name says it is, a number of ``_KINDS``."""
-    is_call = in_category(trace, "runtime")
-    found = np.zeros(len(is_call), np.int64)
+    found = np.zeros(trace.events.height, np.int64)
     for kind, pattern, but in reversed(_NAMES):
-        fits = is_call & is_named(trace, pattern)
-        found[fits & ~is_named(trace, but) if but else fits] = _KINDS.index(kind)
+        fits = is_named(trace, pattern, "runtime")
+        found[fits & ~is_named(trace, but, "runtime") if but else fits] = _KINDS.index(kind)
     return found
 
 
@@ -167,8 +166,7 @@ def _by_profiler(trace: Trace, nest: HostNest) -> BoolArray:
     is_wait = is_named(trace, DEVICE_WAIT)[nest.row]
     waits = np.flatnonzero(is_wait)
     result = np.zeros(len(nest.row), np.bool_)
-    is_frame = in_category(trace, "python_function")
-    is_profiler = (is_named(trace, _PROFILER_FRAME) & is_frame)[nest.row]
+    is_profiler = is_named(trace, _PROFILER_FRAME, "python_function")[nest.row]
     last_launch_ns = launching_calls(trace).start_ns.max(initial=np.iinfo(np.int64).min)
     result[waits] = (nest.parent[waits] < 0) & (nest.start_ns[waits] >= last_launch_ns)
     above = nest.parent[waits]

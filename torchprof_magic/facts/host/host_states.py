@@ -94,8 +94,7 @@ def _own_states(trace: Trace) -> IntArray:
     for pattern, state in ((HOST_COLLECTIVE, COMMUNICATION), (COMPILE_NAME, COMPILE), (DATA_NAME, DATA)):
         matches = is_named(trace, pattern)
         own[matches & (~is_call | (state == COMPILE))] = state
-    is_profiler = is_named(trace, PROFILER_NAME)
-    own[is_profiler & in_category(trace, "python_function")] = PROFILER
+    own[is_named(trace, PROFILER_NAME, "python_function")] = PROFILER
     blocked = calls_that_block(trace)
     own[blocked.row] = np.where(blocked.meet("profiler"), PROFILER, BLOCKED)
     own[one_time_events(trace)] = ONCE

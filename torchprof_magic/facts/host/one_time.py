@@ -87,13 +87,13 @@ def one_time_events(trace: Trace) -> BoolArray:
     """
     events = trace.events
     dur = events["dur_ns"].to_numpy()
-    of = {name: in_category(trace, name) for name in ("runtime", "cpu_op", "user_annotation", "python_function")}
-    found = of["python_function"] & is_named(trace, IMPORT_NAME)
+    of = {name: in_category(trace, name) for name in ("runtime", "cpu_op", "user_annotation")}
+    found = is_named(trace, IMPORT_NAME, "python_function")
     found |= _first_launches(trace, of["runtime"])
-    others = is_named(trace, f"({LAUNCH})|({COPY_CALL})|({WAITING_CALL})|({QUEUE_CALL})")
-    calls = of["runtime"] & ~others & is_named(trace, DRIVER_CALL)
+    others = is_named(trace, f"({LAUNCH})|({COPY_CALL})|({WAITING_CALL})|({QUEUE_CALL})", "runtime")
+    calls = is_named(trace, DRIVER_CALL, "runtime") & ~others
     calls[_set_up(trace)] = False  # known as such
-    is_memory = calls & is_named(trace, MEMORY_CALL)
+    is_memory = calls & is_named(trace, MEMORY_CALL, "runtime")
     found |= _much_longer_first(trace, calls & ~is_memory, dur, LONG_CALL_NS, LONG_CALL_NS)
     found |= _much_longer_first(trace, is_memory, dur, LONG_SINGLE_NS, LONG_SINGLE_NS)
     fetches = of["cpu_op"] | of["user_annotation"]
