@@ -300,9 +300,7 @@ def main() -> None:
         told = "not told" if row["told_s"] is None else f"told {row['told_s']:.2f} s"
         print(f"{name}: {row['recorded']}")
         print(f"    has {row['has']}; lacks {row['lacks'] or 'nothing'}")
-        print(
-            f"    bare loop {row['bare_s']:.2f} s, {row['longer_s']:.2f} s longer ({told}), end {row['end_s']:.2f} s"
-        )
+        print(f"    bare loop {row['bare_s']:.2f} s, {row['longer_s']:.2f} s longer ({told}), end {row['end_s']:.2f} s")
 
 
 if __name__ == "__main__":
