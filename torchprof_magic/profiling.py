@@ -56,6 +56,7 @@ _EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=1)
 _MANUAL = Stepping(how="manual")
 
 _ONE_PASS = problem("capture.one_pass_block")
+_ONLY_TIMES = problem("capture.only_times_block")
 
 
 _SIGNATURE = inspect.Signature(
@@ -279,6 +280,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         options = self._options
         self._is_everything = options.is_adaptive and stepping is None
         if self._is_everything:
+            # Of two cycles, one is left: that of the details if they were asked for, else that of the times.
+            options = options.passes[0] if options.is_auto else options
             options = replace(options, schedule=_EVERYTHING, two_pass=False, has_step_rows=False)
         self._stepping = stepping or _MANUAL
         planned = Stepping(how="cell") if self._is_everything else self._stepping
@@ -310,7 +313,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         finally:
             session.stop(is_held=True, is_cut=is_cut)
             if self._options.two_pass and self._is_everything and self._run is not None:
-                self._run.note(_ONE_PASS)
+                self._run.note(_ONLY_TIMES if self._options.is_auto else _ONE_PASS)
             if self in _open:
                 _open.remove(self)
 

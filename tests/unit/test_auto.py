@@ -91,6 +91,31 @@ def test_a_loop_that_is_too_short_for_details_says_which_flags_bring_them(steps:
     assert not report.trace.meta.has_memory
 
 
+def test_a_block_that_is_recorded_as_a_whole_has_times_alone_and_says_how_to_get_the_rest() -> None:
+    step = training()
+    with tp.profile(preset="auto") as p:
+        step()
+    with tp.profile(preset="auto") as q:
+        for _ in range(3):
+            step()
+            q.step()
+    for report in (p.report, q.report):
+        assert codes(report) == ["capture.only_times_block"]
+        meta = report.trace.meta
+        assert (meta.has_memory, meta.has_shapes, meta.has_stacks) == (False, False, False)
+    assert numbers(q.report) == [0, 1, 2]
+
+
+def test_steps_of_a_schedule_are_recorded_once_for_their_times_and_once_for_their_details() -> None:
+    step = training()
+    with tp.profile(preset="auto", wait=1, warmup=1, active=2) as p:
+        for _ in range(12):
+            step()
+            p.step()
+    assert numbers(p.report) == [2, 3]
+    assert p.report.trace.meta.two_pass.detail_steps == (6, 7)
+
+
 def test_a_loop_that_ends_before_the_details_has_its_times() -> None:
     step = training()
 

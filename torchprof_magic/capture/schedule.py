@@ -259,10 +259,11 @@ def resolve_auto(options: ScheduleOptions, *, how: str, length: int | None, done
     if times.total is None:
         return None
     left = None if length is None else length - times.total
+    most = min(times.active, DEFAULT_ACTIVE)
     if how == "optimizer":
-        return TimesThenDetails(times=times, gap=1, details=DEFAULT_ACTIVE, has_warmup=False)
-    if left is None or left >= DEFAULT_ACTIVE + 2:
-        return TimesThenDetails(times=times, gap=2, details=DEFAULT_ACTIVE)
+        return TimesThenDetails(times=times, gap=1, details=most, has_warmup=False)
+    if left is None or left >= most + 2:
+        return TimesThenDetails(times=times, gap=2, details=most)
     return TimesThenDetails(times=times, gap=1, details=left - 1) if left > 1 else None
 
 

@@ -184,6 +184,14 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "For {details}, add {flags}, or run a loop of at least 5 steps.",
         "Without a flag that says what to record, details come from later steps of the loop, which has too few.",
     ),
+    "capture.only_times_block": Kind(
+        "info",
+        "Only times were recorded, because the block is recorded as a whole.",
+        "For memory, shapes and stacks, step the loop with p.steps(iterable), or ask for them with profile_memory, "
+        "record_shapes or with_stack.",
+        'With `profile(preset="auto")`, details come from later steps; nothing said before the first that there would '
+        "be any.",
+    ),
     "capture.details_left_out": Kind(
         "info",
         "Only times were recorded: details would have made the loop about {cost} longer, and may cost {limit}.",
