@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BUDGET_RATIO = 2.5
 LAYERS, WIDTH = 8, 16
 FLAGS = {
-    "plain": ("", ""),
+    "plain": ("--preset quick", ""),
     "memory": ("--memory --shapes", "profile_memory=True, record_shapes=True"),
 }
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -40,7 +40,16 @@ assert (line["source"].strip(), line["hits"]) == ("train(batch)", 3), line
 assert last.modules["class_name"].to_list() == ["Sequential", "Linear", "ReLU", "Linear"], last.modules
 assert last.modules["calls"].to_list() == [3] * 4, last.modules
 assert set(last.ops["phase"]) >= {"forward", "backward", "optimizer"}, last.ops
+passes = last.trace.meta.two_pass
+if passes.detail_steps:  # two steps are left for details, unless they cost too much
+    assert set(passes.detail_steps) <= {6, 7} and addmm["self_alloc_bytes"] == 288 * len(passes.detail_steps), addmm
 """,
+    ),
+    Case(
+        name="--preset quick",
+        code=f"%%torchprof --preset quick\n{LOOP}",
+        shows_report=True,
+        then=RECORDED + "assert last.trace.meta.two_pass is None and not last.trace.meta.has_memory",
     ),
     Case(
         name="%torchprof statement",

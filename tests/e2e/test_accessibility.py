@@ -266,6 +266,7 @@ def test_the_menu_of_columns_opens_chooses_and_gives_the_focus_back(keys: Keys) 
 
 def test_the_flame_graph_is_walked_and_heard(keys: Keys) -> None:
     keys.view("flame")
+    keys.report.get_by_role("button", name="CPU", exact=True).click()
     canvas = keys.tab_to(".tp-flame-canvas")
     keys.press("ArrowDown", "ArrowDown")
     expect(canvas).to_have_attribute("data-tp-selected", "ProfilerStep")
@@ -353,6 +354,8 @@ def test_the_window_is_filled_and_left_by_keyboard(keys: Keys) -> None:
 @pytest.mark.parametrize(("view", "columns"), [("timeline", 5), ("flame", 5), ("memory", 5)])
 def test_a_canvas_has_a_table_of_what_it_shows(keys: Keys, view: str, columns: int) -> None:
     keys.view(view)
+    if view == "flame":
+        keys.report.get_by_role("button", name="CPU", exact=True).click()
     drawing = keys.report.locator("[aria-details]")
     table = keys.report.locator(f"#{drawing.get_attribute('aria-details')} table")
     expect(table.locator("tbody tr").first).to_be_attached()
@@ -377,6 +380,7 @@ def test_nothing_is_told_by_color_alone(keys: Keys) -> None:
         assert "data 2.80 ms" in step.get_attribute("aria-label")
     assert "data" in keys.report.locator(".tp-legend").first.inner_text()
     keys.view("flame")
+    keys.report.get_by_role("button", name="CPU", exact=True).click()
     keys.report.locator(".tp-flame-canvas").focus()
     keys.press("ArrowDown", "ArrowDown", "ArrowDown")
     expect(keys.report.locator(".tp-item-facts")).to_contain_text("data · ")

@@ -240,7 +240,10 @@ def test_a_zoomed_page_is_drawn_sharp_and_hit_where_it_is_pointed_at(browser: Br
         if view == "timeline":
             screenshot(page, f"zoom-{zoom}")
     open_tab(shown, "flame")
+    shown.get_by_role("button", name="CPU", exact=True).click()
     canvas = shown.locator(".tp-flame-canvas")
+    expect(canvas).to_have_attribute("data-tp-weight", "cpu_ns")
+    page.wait_for_timeout(300)  # the boxes move to their new widths
     box = canvas.bounding_box()
     factor = box["width"] / canvas.evaluate("(canvas) => canvas.clientWidth")
     for row in range(len(PATH)):

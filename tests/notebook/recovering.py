@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FIRST = """
 %load_ext torchprof_magic
+%config TorchProfMagics.preset = 'quick'
 import os, signal, sys, threading, time
 import torch, torch._inductor.config
 import torchprof_magic as tp

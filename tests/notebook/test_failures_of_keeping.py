@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,8 +222,7 @@ def test_a_folder_that_vanishes_while_the_cell_runs_is_said(kernel: Kernel, tmp_
     assert len(kept(tmp_path / "traces")) == 1
     assert_off_and_usable(kernel)
     assert_is_trace(elsewhere)
-    elsewhere.unlink()
-    elsewhere.parent.rmdir()
+    shutil.rmtree(elsewhere.parent)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,11 @@ def test_a_cell_says_what_made_its_steps(library: str, program: str, train: str,
     with started(SETUP.format(arguments=["", library], folders=folders, module=program)) as kernel:
         kernel.run(f"%%torchprof -q\n{train}()")
         said = kernel.run(LAST).text
-        assert f"steps 0–3 recorded, one per call of optimizer.step() in Trainer.{train}()" in said
+        assert re.search(rf"steps 0–3 recorded.*, one per call of optimizer\.step\(\) in Trainer\.{train}\(\)", said)
         assert "capture.by_optimizer" in said
         kernel.run(f"%%torchprof -q\ncallback = tp.callbacks.{name}()\n{train}(callback)")
         said = kernel.run(LAST).text
-        assert f"steps 2–4 recorded, stepped by callbacks.{name}()" in said
+        assert re.search(rf"steps 2–4 recorded.*, stepped by callbacks\.{name}\(\)", said)
         assert "capture." not in said
         assert kernel.run("print(callback.report is tp.last)").text == "True\n"
         kernel.run(f"callback = tp.callbacks.{name}(**ALL)\n{train}(callback, {failing})")

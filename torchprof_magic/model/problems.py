@@ -548,6 +548,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Run the loop for more steps, or record fewer with --active.",
         "The run ended before the second pass began.",
     ),
+    "run.auto_one_step": Kind(
+        "info",
+        "Only times were recorded, because everything was one step.",
+        "For memory, shapes and stacks, add --memory, --shapes or --stack.",
+        "Without a flag that says what to record, details come from later steps, and the code has none.",
+    ),
     "run.auto_no_details": Kind(
         "info",
         "Only times were recorded: the code ended before the steps that would have recorded details.",

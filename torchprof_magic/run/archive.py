@@ -62,10 +62,10 @@ class Archive:
     """Copies each cycle of one run into the folder of kept traces. Raises ``OptionsError`` for an invalid template.
 
     ``cycles`` is how many there will be, ``None`` when that is unknown; ``cell`` is the number of the notebook cell.
-    With ``has_more``, a cycle after the first is one that nobody asked for, so the name of the first stays as it is.
+    With ``is_first_only``, later cycles are left out: nobody has asked for the details that they are of.
     """
 
-    def __init__(self, options: KeepOptions, *, cycles: int | None, cell: int = 0, has_more: bool = False) -> None:
+    def __init__(self, options: KeepOptions, *, cycles: int | None, cell: int = 0, is_first_only: bool = False) -> None:
         self._options = options
         values = TraceValues(run_name=options.run_name or DEFAULT_RUN_NAME, cell=cell, **ranks()._asdict())
         self._values = _counted(values, options, batch=0, batch_in_epoch=0)
@@ -77,9 +77,8 @@ class Archive:
         self._remote = parse_remote(options.remote).format(self._values) if options.remote else ""
         self._kept_names: list[str] = []
         template = parse_filename(options.filename or DEFAULT_FILENAME)
-        told_apart = partial(template.told_apart, world_size=self._values.world_size)
-        self._template = told_apart(cycles=1 if has_more else cycles)
-        self._later = told_apart(cycles=None if has_more else cycles)
+        self._is_first_only = is_first_only
+        self._template = template.told_apart(cycles=1 if is_first_only else cycles, world_size=self._values.world_size)
         self._template.format(self._values)
         if options.worker_name:
             check_name(options.worker_name, "--worker-name")
@@ -111,6 +110,8 @@ class Archive:
         return replace(recording, problems=(*recording.problems, *problems))
 
     def _kept(self, cycle: Cycle, problems: list[Problem]) -> Cycle:
+        if self._is_first_only and cycle.number:
+            return cycle
         values = replace(self._values, cycle=cycle.number)
         if cycle.steps:
             last = cycle.steps[-1]
@@ -132,7 +133,7 @@ class Archive:
         return replace(cycle, stored=stored.path)
 
     def _name(self, values: TraceValues) -> str:
-        name = (self._later if values.cycle else self._template).format(values)
+        name = self._template.format(values)
         if self._options.tensorboard:  # as torch.profiler.tensorboard_trace_handler names it
             worker = self._options.worker_name or f"{socket.gethostname()}_{os.getpid()}"
             name = f"{worker}.{time.time_ns()}.pt.trace.json"

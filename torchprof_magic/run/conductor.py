@@ -87,7 +87,9 @@ class Run:
         self._is_magic = is_magic
         self._on_progress = on_progress
         self._archive = (
-            Archive(keep, cycles=options.cycles, cell=cell_number, has_more=options.is_auto) if keep.trace_dir else None
+            Archive(keep, cycles=options.cycles, cell=cell_number, is_first_only=options.is_auto)
+            if keep.trace_dir
+            else None
         )
         self._notes: list[Problem] = []
         self._told = 0  # how many problems of the session are in the report
