@@ -335,7 +335,7 @@ describe("a view that the kernel computes for a range", () => {
     ["self_cpu", Float64Array.of(0, 7)],
     ["total_cpu", Float64Array.of(7, 7)],
   ];
-  const HEADER = { shape: "tree", weights: [{ name: "cpu", title: "CPU", unit: "ns" }] };
+  const HEADER = { shape: "tree", weights: [{ name: "cpu", title: "CPU", unit: "ns", share: 1 }] };
   const note = ({ root }: Mounted) => root.querySelector(".tp-range-note")?.textContent ?? "";
   const boxes = ({ root }: Mounted) =>
     find(root, "canvas.tp-flame-canvas").getAttribute("aria-label");
@@ -452,7 +452,7 @@ describe("a view that the kernel computes for a range", () => {
 
 describe("a grouping that the kernel builds on request", () => {
   const COLUMN = { definition: "", is_minor: false, has_bar: false, is_verbatim: false };
-  const PLAIN = { is_sum: false, is_change: false, parts: [] };
+  const PLAIN = { is_sum: false, share: 1, is_change: false, parts: [] };
   const HEADER = {
     shape: "table",
     columns: [
