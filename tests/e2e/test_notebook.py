@@ -153,7 +153,7 @@ def test_an_op_is_followed_from_the_table_to_the_flame_graph_and_back(lab: Lab) 
 def test_the_source_shows_the_cell_as_it_was_written_and_the_verdicts_line_leads_to_it(lab: Lab) -> None:
     report = lab.report()
     open_tab(report, "overview")
-    report.locator(".tp-code-line").click()
+    report.locator(".tp-line-named button").click()
     lab.page.wait_for_function("root => root.dataset.tpView === 'source'", arg=report.element_handle(), timeout=10_000)
     rows = report.locator("[data-tp-row]")
     expect(rows.nth(2)).to_contain_text("    loss = model(batch).square().mean()")

@@ -6,9 +6,19 @@ import type { Card } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 
+/** A card with its number, by which `try_advice` knows it. */
+export interface NumberedCard {
+  readonly card: Card;
+  readonly number: number;
+}
+
+export function numberedCards(cards: readonly Card[]): readonly NumberedCard[] {
+  return cards.map((card, index) => ({ card, number: index + 1 }));
+}
+
 interface CardsProps {
   readonly report: ReportContext;
-  readonly cards: readonly Card[];
+  readonly cards: readonly NumberedCard[];
   /** Without any, savings are those of the whole recording. */
   readonly hasSteps: boolean;
 }
@@ -23,9 +33,9 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
         <span class="tp-aside">saving {hasSteps ? "per step" : "in all"}</span>
       </h3>
       <ol>
-        {cards.map((card, index) => (
-          <li key={`${index}-${card.rule}`} class="tp-card">
-            <span class="tp-card-number">{index + 1}</span>
+        {cards.map(({ card, number }) => (
+          <li key={`${number}-${card.rule}`} class="tp-card">
+            <span class="tp-card-number">{number}</span>
             <div>
               <Marked text={card.title} />
               {card.fix !== "" && ": "}
@@ -35,17 +45,42 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
                 <Marked text={card.evidence} />
               </p>
             </div>
-            <div class="tp-card-saving">
-              <strong>{savingOf(card)}</strong>
-              {card.certainty === "measured" && card.saving_ns !== null && " at most"}
-              <div class="tp-aside">
-                {card.certainty} <span aria-hidden="true">{dotsOf(card.level)}</span>
-              </div>
-            </div>
+            <Saving card={card} />
           </li>
         ))}
       </ol>
     </section>
+  );
+}
+
+/** The change of a line, below it: what to write instead, and why. */
+export function Change({ card, number }: NumberedCard) {
+  return (
+    <li class="tp-card tp-line-change">
+      <span class="tp-card-number">{number}</span>
+      <div>
+        <Marked text={card.fix || card.title} />
+        <p>
+          <Marked text={card.fix === "" ? "" : `${card.title}. `} />
+          <span class="tp-aside">
+            <Marked text={card.evidence} />
+          </span>
+        </p>
+      </div>
+      <Saving card={card} />
+    </li>
+  );
+}
+
+function Saving({ card }: { readonly card: Card }) {
+  return (
+    <div class="tp-card-saving">
+      <strong>{savingOf(card)}</strong>
+      {card.certainty === "measured" && card.saving_ns !== null && " at most"}
+      <div class="tp-aside">
+        {card.certainty} <span aria-hidden="true">{dotsOf(card.level)}</span>
+      </div>
+    </div>
   );
 }
 

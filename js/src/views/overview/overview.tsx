@@ -12,7 +12,8 @@ import { Digits, PhaseDot, percent } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
-import { Cards } from "./cards";
+import { Cards, numberedCards } from "./cards";
+import { CodeSection, useCode } from "./code";
 import { MemoryStrip } from "./memory-strip";
 
 // A cut note of fewer characters says nothing.
@@ -31,19 +32,30 @@ interface FactsProps {
 /** The answer without a click: the verdict, the sections that explain it, top lists, and the rest folded away. */
 export function FactsView({ report, view }: FactsProps) {
   const inGroup = (group: Section["group"]) => view.sections.filter((each) => each.group === group);
-  const top = inGroup("top");
-  // A single list has no others to stand beside.
-  const main = top.length === 1 ? [...inGroup("main"), ...top] : inGroup("main");
   // What to change is said of the whole run, as the verdict is.
   const whole = report.source.header.views.find(({ name }) => name === view.name);
   const { cards } = whole?.shape === "facts" ? whole : view;
+  const numbered = numberedCards(cards);
+  const code = useCode(report, view, numbered);
+  const placed = new Set([...(code?.changes.values() ?? [])].flat());
+  // Its lines are in the code already.
+  const top = inGroup("top").filter(
+    ({ facts }) => code === null || facts.every((fact) => fact.view !== "source"),
+  );
+  // A single list has no others to stand beside.
+  const main = top.length === 1 ? [...inGroup("main"), ...top] : inGroup("main");
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
-      <Verdict report={report} />
+      <Verdict report={report} isNamedBelow={code !== null && code.named >= 0} />
+      {code !== null && <CodeSection {...code} />}
       <div class="tp-columns">
         {main.map((section) => sectionOf(report, section))}
-        <Cards report={report} cards={cards} hasSteps={report.source.header.step_ns !== null} />
+        <Cards
+          report={report}
+          cards={numbered.filter((each) => !placed.has(each))}
+          hasSteps={report.source.header.step_ns !== null}
+        />
       </div>
       {top.length > 1 && (
         <div class="tp-top-lists">

@@ -9,7 +9,7 @@ import { Button } from "../common/button";
 import type { TableProps } from "../common/context";
 import { focusable } from "../common/focusable";
 import { Segmented, Tools } from "../common/parts";
-import { Cards } from "../overview/cards";
+import { Cards, numberedCards } from "../overview/cards";
 import { type RankList, RankTable } from "./rank-table";
 import { Waits } from "./waits";
 
@@ -65,7 +65,7 @@ export function RanksView(props: Props) {
             Show all {plural(sorted.length, "rank")}
           </Button>
         )}
-        <Cards report={report} cards={bars.cards} hasSteps={hasSteps} />
+        <Cards report={report} cards={numberedCards(bars.cards)} hasSteps={hasSteps} />
         {bars.waits !== "" && <Waits report={report} name={bars.waits} ranks={ranks} />}
       </div>
     </div>

@@ -228,17 +228,13 @@ function ChangeCell({
   );
 }
 
+type BarProps = Pick<CellProps, "report" | "view" | "frame" | "column" | "row" | "hue"> & {
+  readonly value: ComponentChild;
+  readonly isQuiet: boolean;
+};
+
 /** A bar beside its number; all bars of a column share one scale. */
-function BarCell({
-  report,
-  view,
-  frame,
-  column,
-  row,
-  hue,
-  value,
-  isQuiet,
-}: CellProps & { readonly value: ComponentChild; readonly isQuiet: boolean }) {
+export function BarCell({ report, view, frame, column, row, hue, value, isQuiet }: BarProps) {
   const { name, parts } = column.header;
   const { theme } = report.look.value;
   const own = phaseOf(view, frame, row);

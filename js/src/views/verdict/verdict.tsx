@@ -8,15 +8,21 @@ import { Button } from "../common/button";
 import { type ReportContext, tabsOf } from "../common/context";
 import { StepChart } from "./step-chart";
 
+interface VerdictProps {
+  readonly report: ReportContext;
+  /** Whether the line that it names is marked in the code below. */
+  readonly isNamedBelow: boolean;
+}
+
 /** The verdict on the overview: cause, evidence, the line, and what to doubt, beside the steps. */
-export function Verdict({ report }: { readonly report: ReportContext }) {
+export function Verdict({ report, isNamedBelow }: VerdictProps) {
   const { verdict } = report.source.header;
   return (
     <section class="tp-verdict tp-verdict-whole" aria-label="Verdict">
       <div class="tp-verdict-words">
         {verdict.title !== "" && <h2>{verdict.title}</h2>}
         <p>{verdict.text.map(renderSpan)}</p>
-        {verdict.code !== null && <Code report={report} code={verdict.code} />}
+        {verdict.code !== null && !isNamedBelow && <Code report={report} code={verdict.code} />}
         <Doubts doubts={verdict.doubts} isPrinted={report.look.value.isPrinted} />
       </div>
       <StepChart report={report} />

@@ -1,0 +1,161 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { encodeFrame, packViews } from "../../../test/encode";
+import { columnHeader, factsHeader, tableHeader } from "../../../test/headers";
+import { find, HOSTILE, hostOf, type Mounted, mount, openTab, settle } from "../../../test/report";
+import type { Card, ReportHeader, Section, TableHeader } from "../../wire/header";
+
+const CARD: Card = {
+  rule: "r",
+  title: "Do less",
+  fix: "`x=1`",
+  place: "line 3",
+  evidence: "It takes 2 ms.",
+  saving_ns: 2e6,
+  saving_bytes: null,
+  certainty: "measured",
+  level: 3,
+  at: " in",
+  per: "",
+  view: "source",
+  spot: "In [4]:3",
+};
+const PARTS = [
+  { column: "own_ns", phase: "" },
+  { column: "backward_ns", phase: "backward" },
+  { column: "wait_ns", phase: "waiting" },
+];
+const COLUMNS = [
+  columnHeader("line", "count"),
+  columnHeader("source", "code", { is_verbatim: true }),
+  columnHeader("cpu_ns", "ns", { title: "CPU", has_bar: true, is_sum: true, parts: PARTS }),
+  columnHeader("phase", "phase"),
+];
+const TEXTS = ["%%torchprof", "for x in data:", "    h = layer(h)", HOSTILE[0], "outside"];
+const LINES = encodeFrame([
+  ["file", ["In [4]", "In [4]", "In [4]", "a.py", ""]],
+  ["line", Float64Array.of(1, 2, 3, 7, Number.NaN)],
+  ["source", TEXTS],
+  ["phase", ["", "data", "forward", "forward", ""]],
+  ["cpu_ns", Float64Array.of(0, 2e6, 16e6, 4e6, 8e6)],
+  ["own_ns", Float64Array.of(0, 2e6, 4e6, 4e6, 8e6)],
+  ["backward_ns", Float64Array.of(0, 0, 8e6, 0, 0)],
+  ["wait_ns", Float64Array.of(0, 0, 4e6, 0, 0)],
+]);
+
+let mounted: Mounted | null = null;
+
+interface Shown {
+  readonly cards?: readonly Card[];
+  readonly sections?: readonly Section[];
+  readonly source?: Partial<TableHeader>;
+  readonly header?: Partial<ReportHeader>;
+}
+
+/** A report of two steps with the code above. */
+async function show({ cards = [], sections = [], source = {}, header = {} }: Shown = {}) {
+  const view = tableHeader("source", { columns: COLUMNS, is_sparse: true, ...source });
+  const packed = packViews([view], [LINES]);
+  const views = [factsHeader("overview", { cards, sections }), ...packed.views];
+  const host = hostOf({ views, steps: 2, step_ns: 15e6, ...header });
+  host.traits.set("_data", packed.data);
+  mounted = mount(host);
+  await settle();
+  await settle();
+  return mounted.root;
+}
+
+const textsOf = (root: Element, selector: string) =>
+  [...root.querySelectorAll(selector)].map(({ textContent }) => textContent);
+
+afterEach(() => {
+  mounted?.unmount();
+  document.body.replaceChildren();
+});
+
+describe("the code on the overview", () => {
+  it("stands first after the verdict, with its indents", async () => {
+    const root = await show();
+    expect(find(root, ".tp-verdict-whole").nextElementSibling?.className).toContain("tp-lines");
+    expect(textsOf(root, ".tp-lines .tp-code")).toEqual(TEXTS);
+    expect(textsOf(root, ".tp-line-number")).toEqual(["1", "2", "3", "7", ""]);
+    expect(textsOf(root, ".tp-lines-file")).toEqual(["a.py"]);
+    expect(root.querySelector("img")).toBeNull();
+  });
+
+  it("has the numbers and bars of the view of the source, per step", async () => {
+    const root = await show();
+    const numbers = textsOf(root, ".tp-lines .tp-bar-value");
+    const bars = () =>
+      [...root.querySelectorAll<HTMLElement>(".tp-bar")].map(
+        ({ className, style, title }) => `${className} ${style.cssText} ${title}`,
+      );
+    const drawn = bars();
+    // 16 ms in two steps, the longest: a quarter itself, a half backward, and a quarter waiting.
+    expect(numbers).toEqual(["", "1.000", "8.000", "2.000", "4.000"]);
+    expect(drawn.filter((bar) => bar.includes("tp-hatched"))[1]).toContain("width: 25%");
+    await openTab(root, "source");
+    expect(textsOf(root, ".tp-rows .tp-bar-value")).toEqual(numbers);
+    expect(bars()).toEqual(drawn);
+  });
+
+  it("has advice at its line, under its number, and leaves the rest in the list", async () => {
+    const cards = [{ ...CARD, view: "", spot: "", title: "Elsewhere" }, CARD];
+    const root = await show({ cards });
+    const line = find(root, ".tp-line-change").closest("ul > li");
+    expect(line?.querySelector(".tp-code")?.textContent).toBe("    h = layer(h)");
+    expect(textsOf(root, ".tp-line-change")).toEqual([
+      "2x=1Do less. It takes 2\u00a0ms.−2 ms at mostmeasured ●●●",
+    ]);
+    expect(textsOf(root, ".tp-cards .tp-card-number")).toEqual(["1"]);
+  });
+
+  it("leads from a line to its row in the view of the source", async () => {
+    const root = await show();
+    [...root.querySelectorAll<HTMLElement>(".tp-line-text")][2]?.click();
+    await settle();
+    await settle();
+    const row = find(root, ".tp-rows [aria-selected=true]").textContent;
+    expect(row).toContain("h = layer(h)");
+  });
+
+  it("marks the line that the verdict names, instead of repeating it there", async () => {
+    const code = { line: 3, source: "h = layer(h)", spot: "In [4]:3" };
+    const verdict = { title: "Host-bound", text: [], code, doubts: [] };
+    const root = await show({ header: { verdict } });
+    expect(textsOf(root, ".tp-line-named .tp-code")).toEqual(["    h = layer(h)"]);
+    expect(root.querySelector(".tp-code-line")).toBeNull();
+  });
+
+  it("names functions with their places, the hottest first, without the numbers of lines", async () => {
+    const root = await show({ source: { sort_by: "cpu_ns" } });
+    const rows = textsOf(root, ".tp-functions .tp-line-text");
+    expect(rows[0]).toBe("    h = layer(h)In [4]:3");
+    expect(rows[1]).toBe(`${HOSTILE[0]}a.py:7`);
+    expect(rows.at(-1)).toBe("outside");
+  });
+
+  it("stands for the top list of lines", async () => {
+    const list = { title: "Lines", aside: "", kind: "bars", group: "top" } as const;
+    const fact = {
+      label: "2",
+      value: 1,
+      unit: "ns",
+      note: "",
+      op: "x",
+      phase: "",
+      spot: "",
+    } as const;
+    const sections = [
+      { ...list, facts: [{ ...fact, view: "source" }] },
+      { ...list, title: "Ops", facts: [{ ...fact, view: "ops" }] },
+    ];
+    const root = await show({ sections });
+    expect(textsOf(root, ".tp-breakdown h3")).toEqual(["Opsns "]);
+  });
+
+  it("is absent where no line is known, and the list of advice is whole", async () => {
+    const root = await show({ cards: [CARD], source: { empty: "Lines are not known." } });
+    expect(root.querySelector(".tp-lines")).toBeNull();
+    expect(textsOf(root, ".tp-cards .tp-card-number")).toEqual(["1"]);
+  });
+});

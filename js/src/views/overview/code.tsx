@@ -1,0 +1,171 @@
+/** The code with its time, line by line, and what to write instead at the line that it is about. */
+
+import { columnFormat, plural } from "../../base/format";
+import { type CodeItem, codeItems, codeRows } from "../../layout/code-lines";
+import type { LateView } from "../../state/python-sync";
+import { revealIn } from "../../state/store";
+import { numberAt, stringAt } from "../../wire/frame";
+import type { FactsHeader } from "../../wire/header";
+import { Button } from "../common/button";
+import type { ReportContext, TableProps } from "../common/context";
+import { Digits } from "../common/parts";
+import { useRanged } from "../common/ranged";
+import { type GridColumn, gridColumns, hueColumn } from "../table/grid-columns";
+import { BarCell } from "../table/grid-row";
+import { Change, type NumberedCard } from "./cards";
+
+const SHARES = columnFormat("ratio", 1);
+
+/** The lines to show, the column of their times, and the advice by the row that it is about. */
+interface Code extends TableProps {
+  readonly items: readonly CodeItem[];
+  readonly column: GridColumn;
+  readonly each: string;
+  readonly changes: ReadonlyMap<number, readonly NumberedCard[]>;
+  /** The row of the line that the verdict names, -1 if it is not among them. */
+  readonly named: number;
+}
+
+/** The code that the overview shows, of the chosen range if the kernel can compute that; null without known lines. */
+export function useCode(
+  report: ReportContext,
+  facts: FactsHeader,
+  cards: readonly NumberedCard[],
+): Code | null {
+  const { range } = report.store;
+  const { latest, found, shown } = useRanged(report, linesOf(report, facts), range.value);
+  const { view, frame } = shown;
+  if (view.shape !== "table") return null;
+  const { steps, step_ns, verdict } = report.source.header;
+  const isPart = latest !== null && range.value !== null && found !== null;
+  const columns = gridColumns(view, frame, isPart ? 1 : steps);
+  const column = columns.find(({ header }) => header.name === "cpu_ns");
+  const changes = changesIn(shown, cards);
+  const items = codeItems(frame, new Set(changes.keys()), view.sort_by !== null);
+  if (column === undefined || items.length === 0) return null;
+  const each = isPart ? "in this range" : step_ns === null ? "in all" : "per step";
+  const spot = verdict.code?.spot;
+  const named = items.find(({ kind, row }) => kind === "line" && spotOf(shown, row) === spot);
+  return { report, view, frame, items, column, each, changes, named: named?.row ?? -1 };
+}
+
+/** The view of the source, or where there is none that of the facts. */
+function linesOf({ source }: ReportContext, facts: FactsHeader): LateView {
+  const view = source.header.views.find(({ name }) => name === "source");
+  const state = view?.shape === "table" ? source.frame(view).value : null;
+  return view?.shape === "table" && state?.kind === "ready"
+    ? { view, frame: state.frame }
+    : { view: facts, frame: { rows: 0, columns: new Map() } };
+}
+
+/** A line as the view of the source finds it; what belongs to no line by its text. */
+function spotOf({ frame }: Pick<LateView, "frame">, row: number): string {
+  const line = numberAt(frame, "line", row);
+  if (Number.isNaN(line)) return stringAt(frame, "source", row);
+  return `${stringAt(frame, "file", row)}:${line}`;
+}
+
+function changesIn(shown: LateView, cards: readonly NumberedCard[]): Code["changes"] {
+  const here = cards.filter(({ card }) => card.view === shown.view.name && card.spot !== "");
+  const spots = new Set(here.map(({ card }) => card.spot));
+  const rowOf = new Map<string, number>();
+  for (const row of codeRows(shown.frame)) {
+    const spot = spotOf(shown, row);
+    if (spots.has(spot) && !rowOf.has(spot)) rowOf.set(spot, row);
+  }
+  const changes = new Map<number, readonly NumberedCard[]>();
+  for (const each of here) {
+    const row = rowOf.get(each.card.spot);
+    if (row !== undefined) changes.set(row, [...(changes.get(row) ?? []), each]);
+  }
+  return changes;
+}
+
+/** One row per line, as in the view of the source, which a click opens. */
+export function CodeSection(code: Code) {
+  const { items, column, each, view } = code;
+  return (
+    <section class="tp-facts tp-lines">
+      <h3 class="tp-split">
+        Code<span class="tp-aside">{`${column.title} ${each}`}</span>
+      </h3>
+      <ul class={view.sort_by === null ? "" : "tp-functions"}>
+        {items.map((item, at) =>
+          item.kind === "rest" ? (
+            <RestRow key={`rest ${item.row}`} code={code} item={item} />
+          ) : (
+            <LineRow key={item.row} code={code} row={item.row} head={headAt(code, at)} />
+          ),
+        )}
+      </ul>
+    </section>
+  );
+}
+
+/** The file of a line that stands in another one than the line before it. */
+function headAt({ items, frame, view }: Code, at: number): string {
+  const row = items[at]?.row ?? -1;
+  const before = items.slice(0, at).findLast(({ kind }) => kind === "line")?.row;
+  if (before === undefined || view.sort_by !== null) return "";
+  const file = stringAt(frame, "file", row);
+  return file === stringAt(frame, "file", before) ? "" : file;
+}
+
+interface LineProps {
+  readonly code: Code;
+  readonly row: number;
+  readonly head: string;
+}
+
+function LineRow({ code, row, head }: LineProps) {
+  const { report, view, frame, column, changes, named } = code;
+  const line = numberAt(frame, "line", row);
+  const spot = spotOf(code, row);
+  const text = stringAt(frame, "source", row) || spot;
+  const number = numberAt(frame, column.header.name, row) ? column.text(row) : "";
+  const value = <Digits text={number} decimals={column.decimals} />;
+  const hue = hueColumn(view, "");
+  const bar = { report, view, frame, column, row, hue, value, isQuiet: number === "" };
+  const looks = `${number === "" ? " tp-quiet" : ""}${row === named ? " tp-line-named" : ""}`;
+  return (
+    <>
+      {head !== "" && <li class="tp-lines-file">{head}</li>}
+      <li>
+        <div class={`tp-line${looks}`}>
+          <span class="tp-line-number">{Number.isNaN(line) ? "" : line}</span>
+          <Button
+            class="tp-line-text"
+            title={text}
+            onClick={() => revealIn(report.store, view, spot)}
+          >
+            <bdi class="tp-code tp-verbatim">{text}</bdi>
+            {view.sort_by !== null && text !== spot && <span class="tp-bar-note">{spot}</span>}
+          </Button>
+          <BarCell {...bar} />
+        </div>
+        {changes.has(row) && <ol>{changes.get(row)?.map(Change)}</ol>}
+      </li>
+    </>
+  );
+}
+
+interface RestProps {
+  readonly code: Code;
+  readonly item: Extract<CodeItem, { readonly kind: "rest" }>;
+}
+
+/** How many lines are left out, and how much they take. */
+function RestRow({ code, item: { row, count, ratio } }: RestProps) {
+  const share = ratio > 0 ? `, ${SHARES.format(ratio)} %` : "";
+  return (
+    <li class="tp-line tp-quiet">
+      <span class="tp-line-number" />
+      <Button
+        class="tp-line-text"
+        onClick={() => revealIn(code.report.store, code.view, spotOf(code, row))}
+      >
+        {`… ${plural(count, "line")}${share}`}
+      </Button>
+    </li>
+  );
+}
