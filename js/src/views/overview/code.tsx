@@ -135,11 +135,15 @@ function LineRow({ code, row, head }: LineProps) {
           <span class="tp-line-number">{Number.isNaN(line) ? "" : line}</span>
           <Button
             class="tp-line-text"
-            title={text}
+            title={view.sort_by === null ? text : `${text} ${spot}`}
             onClick={() => revealIn(report.store, view, spot)}
           >
             <bdi class="tp-code tp-verbatim">{text}</bdi>
-            {view.sort_by !== null && text !== spot && <span class="tp-bar-note">{spot}</span>}
+            {view.sort_by !== null && text !== spot && (
+              <span class="tp-line-place">
+                <span>{stringAt(frame, "file", row)}</span>:{line}
+              </span>
+            )}
           </Button>
           <BarCell {...bar} />
         </div>
