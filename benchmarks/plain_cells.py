@@ -1,11 +1,15 @@
 """What ``%%torchprof`` alone records of ten programs, and what it costs.
 
     python benchmarks/plain_cells.py [PROGRAM ...]
+    python benchmarks/plain_cells.py --pairs 30 [PROGRAM ...]
 
 Every program runs in a process of its own: once to warm up, then ``--rounds`` times bare and recorded in turn. Printed
 are the steps that were recorded, which of memory, shapes, stacks, lines and modules the report has, how much longer the
 cell took until its last line (the median, beside what the report says), and how long the end took from there until the
 report was ready. Programs of libraries that are not installed are skipped, which is said.
+
+With ``--pairs``, cells without a flag and with ``--preset quick`` run in turn so many times instead, each the first in
+every second pair; printed is the median of the ratios of their typical steps, which is 1 if the times of both are equal.
 """
 
 from __future__ import annotations
@@ -276,27 +280,58 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     }
 
 
+def ratio_to_quick(name: str, pairs: int) -> float:
+    """Return the median ratio of the typical step without a flag to that with ``--preset quick``."""
+    _, setup, body = PROGRAMS[name]
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "torchprof_magic")
+    with capture_output():
+        shell.run_cell(COMMON + setup).raise_error()
+
+    def step_ns(flags: str) -> float:
+        run(shell, f"%%torchprof -q {flags}\n{body}")
+        assert tp.last is not None
+        return tp.last.step_ns
+
+    step_ns("")
+    ratios = []
+    for number in range(pairs):
+        if number % 2:
+            quick = step_ns("--preset quick")
+            ratios.append(step_ns("") / quick)
+        else:
+            plain = step_ns("")
+            ratios.append(plain / step_ns("--preset quick"))
+    return median(ratios)
+
+
 def main() -> None:
     """Print a row for each program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=0)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(measure(args.programs[0], args.rounds)))
+        name = args.programs[0]
+        print(json.dumps(ratio_to_quick(name, args.pairs) if args.pairs else measure(name, args.rounds)))
         return
     for name in args.programs:
         needed = PROGRAMS[name][0]
         if importlib.util.find_spec(needed) is None:
             print(f"{name}: skipped, {needed} is not installed")
             continue
-        command = [sys.executable, __file__, name, "--one", "--rounds", str(args.rounds)]
+        numbers = ["--rounds", str(args.rounds), "--pairs", str(args.pairs)]
+        command = [sys.executable, __file__, name, "--one", *numbers]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"{name}: failed\n{done.stderr[-2000:]}")
             continue
         row = json.loads(done.stdout.splitlines()[-1])
+        if args.pairs:
+            print(f"{name}: {row:.3f} times the step of --preset quick, median of {args.pairs} pairs")
+            continue
         told = "not told" if row["told_s"] is None else f"told {row['told_s']:.2f} s"
         print(f"{name}: {row['recorded']}")
         print(f"    has {row['has']}; lacks {row['lacks'] or 'nothing'}")

@@ -95,7 +95,7 @@ def test_an_error_of_a_class_of_the_users_is_a_problem_and_nothing_is_claimed(mo
     monkeypatch.setattr(live_storages, "storage_address", fail)
     problems, kept = ProblemLog(), new()
     watch = ProgramWatch(problems, Parts(problems), memory=True)
-    watch.begin_cycle()
+    watch.begin_cycle(has_memory=True)
     watch.end_cycle(0)
     (marks,) = watch.finish()
     assert marks.storages is None
