@@ -6,13 +6,17 @@ import { codeItems, codeRows } from "./code-lines";
 
 type Line = readonly [number, string, number, string?];
 
-function frameOf(lines: readonly Line[], more: { readonly folds?: readonly number[] } = {}): Frame {
+function frameOf(
+  lines: readonly Line[],
+  more: { readonly folds?: readonly number[]; readonly asides?: readonly number[] } = {},
+): Frame {
   const decoded = decodeFrame(
     encodeFrame([
       ["file", lines.map(([, , , file]) => file ?? "In [4]")],
       ["line", Float64Array.from(lines, ([line]) => line)],
       ["source", lines.map(([, text]) => text)],
       ["cpu_ns", Float64Array.from(lines, ([, , time]) => time)],
+      ["is_aside", Int32Array.from(lines, (_, row) => Number(more.asides?.includes(row) ?? false))],
       ["is_fold", Int32Array.from(lines, (_, row) => Number(more.folds?.includes(row) ?? false))],
     ]),
   );
@@ -93,6 +97,16 @@ describe("the lines that the overview shows", () => {
     );
     expect(codeItems(frame, NONE, false).map(({ row }) => row)).toEqual([0, 2, 3]);
     expect(codeRows(frame)).toEqual([0, 2]);
+  });
+
+  it("have the hottest functions that they call below them, whose time does not count again", () => {
+    const functions = Array.from({ length: 8 }, (_, at): Line => [at + 1, "f", 8 - at, "b.py"]);
+    const head: Line = [Number.NaN, "functions", 0];
+    const frame = frameOf([...cell(2, { 2: 9 }), head, ...functions], {
+      asides: functions.map((_, at) => at + 3),
+    });
+    expect(shown(frame)).toEqual([1, 2, 1, 2, 3, 4, 5, "3 at 8"]);
+    expect(codeItems(frame, NONE, false).at(-1)).toMatchObject({ kind: "rest", ratio: 0 });
   });
 
   it("are none where no line took any time", () => {

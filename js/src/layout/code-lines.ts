@@ -17,6 +17,7 @@ const MOST_WHOLE = 16;
 // Of longer ones, and of what stands elsewhere, the hottest lines with those around them.
 const MOST_LINES = 12;
 const MOST_ELSEWHERE = 8;
+const MOST_FUNCTIONS = 5;
 // Lines between shown ones that take no more room than to say that they are left out.
 const LEAST_REST = 3;
 // Lines with less of the time are not worth a look.
@@ -26,8 +27,8 @@ const timeAt = (frame: Frame, row: number) => numberAt(frame, "cpu_ns", row) || 
 const lineAt = (frame: Frame, row: number) => numberAt(frame, "line", row);
 
 /**
- * The lines to show, in the order of the source, or with `isSorted` the hottest first; what belongs to no line is last.
- * Those in `kept` are always there. Nothing where no line took any time.
+ * The lines to show, in the order of the source, or with `isSorted` the hottest first; then what belongs to
+ * no line, and the functions that the lines call. Those in `kept` are always there. Nothing where no line took any time.
  */
 export function codeItems(
   frame: Frame,
@@ -47,6 +48,7 @@ export function codeItems(
   return [
     ...withRests(frame, ordered, shown, whole),
     ...outside.map((row): CodeItem => ({ kind: "line", row })),
+    ...calledFunctions(frame),
   ];
 }
 
@@ -55,9 +57,21 @@ export function codeRows(frame: Frame): readonly number[] {
   return rowsOf(frame).filter((row) => !isAside(frame, row) && !Number.isNaN(lineAt(frame, row)));
 }
 
+/** The hottest functions that the lines call; their time is in the lines. */
+function calledFunctions(frame: Frame): readonly CodeItem[] {
+  const rows = rowsOf(frame).filter((row) => isFunction(frame, row));
+  const shown = new Set(hottestFirst(frame, rows).slice(0, MOST_FUNCTIONS));
+  return withRests(frame, rows, shown, Number.POSITIVE_INFINITY);
+}
+
+/** Whether a row stands for a function that lines call. */
+export function isFunction(frame: Frame, row: number): boolean {
+  return numberAt(frame, "is_aside", row) === 1;
+}
+
 /** Whether a row repeats or folds others. */
 function isAside(frame: Frame, row: number): boolean {
-  return numberAt(frame, "is_fold", row) === 1 || numberAt(frame, "is_aside", row) === 1;
+  return numberAt(frame, "is_fold", row) === 1 || isFunction(frame, row);
 }
 
 function hottestFirst(frame: Frame, rows: readonly number[]): readonly number[] {
@@ -148,7 +162,10 @@ function withRests(
       left.push(row);
       continue;
     }
-    if (left.length > 0) items.push(restOf(frame, left, whole));
+    const [only = -1] = left;
+    // A line takes no more room than to say that it is left out.
+    if (left.length === 1) items.push({ kind: "line", row: only });
+    else if (left.length > 1) items.push(restOf(frame, left, whole));
     left = [];
     if (row >= 0) items.push({ kind: "line", row });
   }

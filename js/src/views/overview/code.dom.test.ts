@@ -49,12 +49,14 @@ interface Shown {
   readonly sections?: readonly Section[];
   readonly source?: Partial<TableHeader>;
   readonly header?: Partial<ReportHeader>;
+  readonly lines?: typeof LINES;
 }
 
 /** A report of two steps with the code above. */
-async function show({ cards = [], sections = [], source = {}, header = {} }: Shown = {}) {
+async function show(shown: Shown = {}) {
+  const { cards = [], sections = [], source = {}, header = {}, lines = LINES } = shown;
   const view = tableHeader("source", { columns: COLUMNS, is_sparse: true, ...source });
-  const packed = packViews([view], [LINES]);
+  const packed = packViews([view], [lines]);
   const views = [factsHeader("overview", { cards, sections }), ...packed.views];
   const host = hostOf({ views, steps: 2, step_ns: 15e6, ...header });
   host.traits.set("_data", packed.data);
@@ -132,6 +134,21 @@ describe("the code on the overview", () => {
     expect(rows[0]).toBe("    h = layer(h)In [4]:3");
     expect(rows[1]).toBe(`${HOSTILE[0]}a.py:7`);
     expect(rows.at(-1)).toBe("outside");
+  });
+
+  it("has the functions that its lines call below them, with their places", async () => {
+    const lines = encodeFrame([
+      ["file", ["In [4]", "", "a.py"]],
+      ["line", Float64Array.of(1, Number.NaN, 7)],
+      ["source", ["f(x)", "functions that these lines call", HOSTILE[0]]],
+      ["phase", ["forward", "", "forward"]],
+      ["cpu_ns", Float64Array.of(4e6, 0, 2e6)],
+      ["is_aside", Int32Array.of(0, 0, 1)],
+    ]);
+    const root = await show({ lines });
+    expect(textsOf(root, ".tp-lines-file")).toEqual(["functions that these lines call"]);
+    expect(textsOf(root, ".tp-line-text")).toEqual(["f(x)", `${HOSTILE[0]}a.py:7`]);
+    expect(textsOf(root, ".tp-line-number")).toEqual(["1", ""]);
   });
 
   it("stands for the top list of lines", async () => {

@@ -1,10 +1,10 @@
 /** The code with its time, line by line, and what to write instead at the line that it is about. */
 
 import { columnFormat, plural } from "../../base/format";
-import { type CodeItem, codeItems, codeRows } from "../../layout/code-lines";
+import { type CodeItem, codeItems, codeRows, isFunction } from "../../layout/code-lines";
 import type { LateView } from "../../state/python-sync";
 import { revealIn } from "../../state/store";
-import { numberAt, stringAt } from "../../wire/frame";
+import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { FactsHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext, TableProps } from "../common/context";
@@ -102,13 +102,21 @@ export function CodeSection(code: Code) {
   );
 }
 
-/** The file of a line that stands in another one than the line before it. */
+/** What stands over a line: the file, where it is not that of the line before it, or that functions begin. */
 function headAt({ items, frame, view }: Code, at: number): string {
   const row = items[at]?.row ?? -1;
   const before = items.slice(0, at).findLast(({ kind }) => kind === "line")?.row;
   if (before === undefined || view.sort_by !== null) return "";
+  if (isFunction(frame, row)) {
+    return isFunction(frame, before) ? "" : stringAt(frame, "source", firstFunction(frame) - 1);
+  }
   const file = stringAt(frame, "file", row);
   return file === stringAt(frame, "file", before) ? "" : file;
+}
+
+/** The first function that lines call, which follows the row around them. */
+function firstFunction(frame: Frame): number {
+  return rowsOf(frame).findIndex((row) => isFunction(frame, row));
 }
 
 interface LineProps {
@@ -122,6 +130,7 @@ function LineRow({ code, row, head }: LineProps) {
   const line = numberAt(frame, "line", row);
   const spot = spotOf(code, row);
   const text = stringAt(frame, "source", row) || spot;
+  const isPlaced = (view.sort_by !== null || isFunction(frame, row)) && text !== spot;
   const number = numberAt(frame, column.header.name, row) ? column.text(row) : "";
   const value = <Digits text={number} decimals={column.decimals} />;
   const hue = hueColumn(view, "");
@@ -132,14 +141,14 @@ function LineRow({ code, row, head }: LineProps) {
       {head !== "" && <li class="tp-lines-file">{head}</li>}
       <li>
         <div class={`tp-line${looks}`}>
-          <span class="tp-line-number">{Number.isNaN(line) ? "" : line}</span>
+          <span class="tp-line-number">{Number.isNaN(line) || isPlaced ? "" : line}</span>
           <Button
             class="tp-line-text"
-            title={view.sort_by === null ? text : `${text} ${spot}`}
+            title={isPlaced ? `${text} ${spot}` : text}
             onClick={() => revealIn(report.store, view, spot)}
           >
             <bdi class="tp-code tp-verbatim">{text}</bdi>
-            {view.sort_by !== null && text !== spot && (
+            {isPlaced && !Number.isNaN(line) && (
               <span class="tp-line-place">
                 <span>{stringAt(frame, "file", row)}</span>:{line}
               </span>
@@ -160,6 +169,7 @@ interface RestProps {
 
 /** How many lines are left out, and how much they take. */
 function RestRow({ code, item: { row, count, ratio } }: RestProps) {
+  const noun = isFunction(code.frame, row) ? "function" : "line";
   const share = ratio > 0 ? `, ${SHARES.format(ratio)} %` : "";
   return (
     <li class="tp-line tp-quiet">
@@ -168,7 +178,7 @@ function RestRow({ code, item: { row, count, ratio } }: RestProps) {
         class="tp-line-text"
         onClick={() => revealIn(code.report.store, code.view, spotOf(code, row))}
       >
-        {`… ${plural(count, "line")}${share}`}
+        {`… ${plural(count, noun)}${share}`}
       </Button>
     </li>
   );
