@@ -150,12 +150,22 @@ def test_an_op_is_followed_from_the_table_to_the_flame_graph_and_back(lab: Lab) 
     report.locator(".tp-search:visible").fill("")
 
 
+# The text of each line, and its first number with a bar.
+NUMBERS = """rows => rows.map((row) =>
+    [".tp-code", ".tp-bar-value"].map((part) => row.querySelector(part)?.textContent ?? ""))"""
+
+
 def test_the_source_shows_the_cell_as_it_was_written_and_the_verdicts_line_leads_to_it(lab: Lab) -> None:
     report = lab.report()
     open_tab(report, "overview")
+    shown = report.locator(".tp-line:has(.tp-bar-value)").evaluate_all(NUMBERS)
     report.locator(".tp-line-named button").click()
     lab.page.wait_for_function("root => root.dataset.tpView === 'source'", arg=report.element_handle(), timeout=10_000)
     rows = report.locator("[data-tp-row]")
+    numbers = rows.evaluate_all(NUMBERS)
+    # Short as the cell is, the overview has all its lines, with the same numbers.
+    assert any(number for _, number in numbers)
+    assert [each for each in numbers if each[1]] == [each for each in shown if each[1]]
     expect(rows.nth(2)).to_contain_text("    loss = model(batch).square().mean()")
     expect(rows.nth(3)).to_contain_text("loss.backward()")
     expect(rows.nth(3)).to_contain_text("its backward stands at line 3")
