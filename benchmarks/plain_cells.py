@@ -9,7 +9,7 @@ cell took until its last line (the median, beside what the report says), and how
 report was ready. Programs of libraries that are not installed are skipped, which is said.
 
 With ``--pairs``, cells without a flag and with ``--preset quick`` run in turn so many times instead, each the first in
-every second pair; printed is the median of the ratios of their typical steps, which is 1 if the times of both are equal.
+every second pair. Printed is the median of the ratios of their typical steps: 1 if the times of both are equal.
 """
 
 from __future__ import annotations

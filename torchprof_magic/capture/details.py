@@ -68,7 +68,8 @@ class DetailsCost:
         per_step = (self._between_ns[0] + between_ns + max(sum(self._times_ns) - recorded * usual, 0.0)) / recorded
         limit = self._most_ns(usual)
         if per_step > limit:
-            self._note("capture.details_left_out", format_ns(per_step * ENDING_RATIO), limit)
+            cost = format_ns(per_step * ENDING_RATIO)
+            self._problems.note("capture.details_left_out", cost=cost, limit=format_ns(limit))
             return 0
         affordable = math.floor(limit / (per_step * ENDING_RATIO)) if per_step > 0 else active
         return min(max(affordable, 1), active)
@@ -81,7 +82,8 @@ class DetailsCost:
         if longer + self._between_ns[1] <= limit:
             return False
         steps = counted(len(self._details_ns) + 1, "step")
-        self._note("capture.details_ended", format_ns(longer), limit, step=step, steps=steps)
+        cost = format_ns(longer)
+        self._problems.note("capture.details_ended", cost=cost, limit=format_ns(limit), step=step, steps=steps)
         return True
 
     def note_memory(self, grown: str, step: int) -> None:
@@ -99,6 +101,3 @@ class DetailsCost:
             return self._limit_ns
         loop = self._loop_ns if self._length is None else max(self._loop_ns, self._length * usual)
         return max(MOST_NS, MOST_SHARE * loop)
-
-    def _note(self, code: str, cost: str, limit_ns: float, **more: object) -> None:
-        self._problems.note(code, cost=cost, limit=format_ns(limit_ns), **more)

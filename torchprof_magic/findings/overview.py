@@ -344,7 +344,7 @@ def _top_ops(trace: Trace, shown: _Shown) -> Section:
     on_device = is_decided_on_device(trace)
     by, where = ("self_device_ns", "device") if on_device else ("self_cpu_ns", "host")
     rows = ops_table(trace, shown.part).frame.filter(pl.col(by) > 0)
-    rows = rows.sort(by, descending=True, maintain_order=True).head(TOP_ROWS)
+    rows = rows.sort(by, descending=True, nulls_last=True, maintain_order=True).head(TOP_ROWS)
     facts = tuple(
         Fact(
             label=row["name"],

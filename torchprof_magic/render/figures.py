@@ -91,7 +91,7 @@ def draw_ops(shape: Shape) -> Figure:
     ops = top_rows(shape).head(TOP_OPS)
     figure, axes = new_canvas(max(ops.height, 1) * BAR_IN + 0.6)
     colours = [phase_colour(str(phase)) for phase in ops["phase"].to_list()]
-    bars = axes.barh(range(ops.height), [value / 1e6 for value in ops[by].to_list()], color=colours)
+    bars = axes.barh(range(ops.height), [value / 1e6 for value in ops[by].fill_null(0).to_list()], color=colours)
     axes.bar_label(bars, fmt=" {:.2f}", fontsize=8, color=GREY)
     axes.set_yticks(range(ops.height), [plain_label(name) for name in ops["name"].to_list()], family="monospace")
     axes.invert_yaxis()

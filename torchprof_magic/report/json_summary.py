@@ -37,7 +37,7 @@ def trace_summary(analysis: Analysis, ops: pl.DataFrame) -> str:
         "verdict": verdict_fields(verdict) | {"causes": causes},
         "advice": advice_fields(analysis.findings.advice),
         "facts": facts,
-        "ops": ops.sort(by, descending=True, maintain_order=True).head(_TOP_OPS).to_dicts(),
+        "ops": ops.sort(by, descending=True, nulls_last=True, maintain_order=True).head(_TOP_OPS).to_dicts(),
         "problems": problem_fields(analysis.problems),
     }
     return json.dumps(found, default=str)

@@ -205,9 +205,9 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
     if not has_times:
         missing = problem("run.two_pass_no_times")
     else:
-        of_auto = ("run.auto_no_details", "run.auto_one_step")
-        of_two = ("run.two_pass_no_details", "run.two_pass_one_step")
-        missing = problem((of_auto if passes.is_auto else of_two)[is_one_step])
+        missing = problem("run.two_pass_one_step") if is_one_step else problem("run.two_pass_no_details")
+        if passes.is_auto:
+            missing = problem("run.auto_one_step") if is_one_step else problem("run.auto_no_details")
     kept = of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
     return replace(kept, problems=(missing, *kept.problems))
 
