@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.model.plain_texts import plain_texts
-
 if TYPE_CHECKING:
     import numpy.typing as npt
     import polars as pl
@@ -23,8 +21,6 @@ MOST_OF_TRACE = 5_000
 MAX_CHARS_OF_TRACE = 1_000_000
 MOST_NAMES = 20_000
 MOST_PATTERNS = 200
-# Of more names, a query answers faster than Python, whatever it takes to begin.
-_FEW_NAMES = 1_000
 _UNKNOWN = -1
 
 
@@ -53,8 +49,7 @@ class KnownNames:
             is_new = found == _UNKNOWN
             if is_new.any():
                 new = np.flatnonzero(is_new)
-                asked = names[new] if len(new) < len(names) else names
-                found[new] = answers[numbers[new]] = _matching(asked, pattern)
+                found[new] = answers[numbers[new]] = names[new].str.contains(pattern).to_numpy()
             return found > 0
 
     def _table(self, pattern: str) -> npt.NDArray[np.int8]:
@@ -84,13 +79,6 @@ def which_match(names: pl.Series, pattern: str) -> BoolArray:
     """Return which of some texts without nulls, few and mostly different, a regular expression matches somewhere."""
     known = known_names(names)
     return known.matches(pattern, names, known.numbers_of(names))
-
-
-def _matching(names: pl.Series, pattern: str) -> BoolArray:
-    wanted = plain_texts(pattern) if len(names) <= _FEW_NAMES else None
-    if wanted is None:
-        return names.str.contains(pattern).to_numpy()
-    return np.array([wanted.match(name) for name in names.to_list()], np.bool_)
 
 
 _shared = KnownNames()

@@ -8,7 +8,7 @@ import pytest
 from torchprof_magic.model import known_names as known_names_module
 from torchprof_magic.model.known_names import KnownNames, known_names, which_match
 
-PATTERN = r"^aten::\w"
+PATTERN = r"^aten::"
 
 
 def ask(known: KnownNames, *names: str, pattern: str = PATTERN) -> list[bool]:
