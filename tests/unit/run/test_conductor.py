@@ -78,7 +78,9 @@ class Door:
             else:
                 flags.append(f"{flag} {value}")
         self._shell.push(variables)
-        result = self._shell.run_cell(f"%%torchprof -q --preset quick --step cell {' '.join(flags)}\n{code}", silent=True)
+        result = self._shell.run_cell(
+            f"%%torchprof -q --preset quick --step cell {' '.join(flags)}\n{code}", silent=True
+        )
         return result.error_in_exec
 
     def _run_block(self, code: str, variables: dict[str, Any], options: dict[str, Any]) -> BaseException | None:
