@@ -49,13 +49,14 @@ def _advice(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice
     spent = (
         f" Copies of the biases and sums for their gradients take {format_ns(cost.ns)} {each(trace)}." if cost else ""
     )
-    calls = counted(round(len(rows) / counted_steps(trace).steps), "layer")
+    count = round(len(rows) / counted_steps(trace).steps)
+    verb = "leads" if count == 1 else "lead"
     return Advice(
         rule="bias_before_batchnorm",
         title="Leave out biases in front of a batch norm",
         fix="`bias=False` in the layer before the batch norm",
-        evidence=f"{calls} {each(trace)} with a bias lead straight into a batch norm, which subtracts the mean and the "
-        f"bias with it.{spent}",
+        evidence=f"{counted(count, 'layer')} {each(trace)} with a bias {verb} straight into a batch norm, which "
+        f"subtracts the mean and the bias with it.{spent}",
         file=file,
         line=line,
         module=module,
