@@ -47,7 +47,9 @@ def numbers(report: tp.Report) -> list[int]:
 
 
 def codes(report: tp.Report) -> list[str]:
-    return [problem.code for problem in report.problems if problem.code.startswith(("capture.", "run.auto", "run.two"))]
+    found = [found.code for found in report.problems if found.code.startswith(("capture.", "run.auto", "run.two"))]
+    # Whether calls can be counted depends on what other tests have left in this process.
+    return [code for code in found if code != "capture.calls_not_counted"]
 
 
 @pytest.mark.parametrize(
