@@ -134,7 +134,7 @@ class Budget:
             lasted = format_ns(self._ended_ns + now_ns - self._begin_ns)
             self._note_stop(step, f"recording took {lasted}", format_ns(self._limit_ns))
         else:
-            self._note_stop(step, self.growth_text(), format_file_size(self._limit_bytes or 0))
+            self._note_stop(step, self.growth_text(), self.limit_text())
 
     def note_files(self, step: int) -> None:
         """Note that recording stops after this step, because of the size of the files so far."""
@@ -152,6 +152,10 @@ class Budget:
         grown, peak = format_file_size(self._grown_bytes()), format_file_size(self._peak_bytes())
         return f"memory use grew by {grown}, and ending the recording takes about {peak}"
 
+    def limit_text(self) -> str:
+        """Return how much memory it may take."""
+        return format_file_size(self._limit_bytes or 0)
+
     def _note_stop(self, step: int, reason: str, limit: str) -> None:
         self._problems.note("capture.budget", step=step, reason=reason, limit=limit)
 
@@ -162,7 +166,7 @@ class Budget:
             cycle=cycle,
             step=step,
             reason=self.growth_text(),
-            limit=format_file_size(self._limit_bytes or 0),
+            limit=self.limit_text(),
             left_out=" and ".join(self._left_out),
         )
 
@@ -177,5 +181,5 @@ class Budget:
             step=step,
             share=format_ratio(peak_bytes / limit_bytes),
             reason=self.growth_text(),
-            limit=format_file_size(limit_bytes),
+            limit=self.limit_text(),
         )

@@ -6,7 +6,7 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING
 
-from torchprof_magic.model.units import counted, format_file_size, format_ns
+from torchprof_magic.model.units import counted, format_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
@@ -35,12 +35,11 @@ class DetailsCost:
         self._times_ns: list[int] = []
         self._details_ns: list[int] = []
         self._between_ns = [0, 0]
-        self._steps = 0
+        self._ending_ns = 0
         self._loop_ns = 0
 
     def add_step(self, dur_ns: int, *, cycle: int | None) -> None:
         """Count a step of the user's; ``cycle`` is that which recorded it, if one did."""
-        self._steps += 1
         self._loop_ns += dur_ns
         if cycle is not None:
             (self._details_ns if cycle else self._times_ns).append(dur_ns)
@@ -48,6 +47,8 @@ class DetailsCost:
     def add_between(self, dur_ns: int, *, cycle: int) -> None:
         """Count what was done between two steps, in or after a cycle."""
         self._between_ns[min(cycle, 1)] += dur_ns
+        if cycle == 0 and self._times_ns:
+            self._ending_ns = dur_ns  # the last one; setting the profiler up, before the first step, is done only once
 
     def total_ns(self, plain_ns: list[int]) -> int:
         """Return how much longer the loop took in all, beside steps of which some ran without the profiler."""
@@ -65,7 +66,7 @@ class DetailsCost:
         recorded = len(self._times_ns)
         if not recorded:
             return active
-        per_step = (self._between_ns[0] + between_ns + max(sum(self._times_ns) - recorded * usual, 0.0)) / recorded
+        per_step = (self._ending_ns + between_ns + max(sum(self._times_ns) - recorded * usual, 0.0)) / recorded
         limit = self._most_ns(usual)
         if per_step > limit:
             cost = format_ns(per_step * ENDING_RATIO)
@@ -77,20 +78,18 @@ class DetailsCost:
     def is_reached(self, running_ns: int, plain_ns: list[int], step: int) -> bool:
         """Return whether the details cost more than the limit, with ``running_ns`` of a step; note it."""
         usual = self._usual_ns(plain_ns)
-        longer = sum(dur_ns - usual for dur_ns in self._details_ns) + running_ns - usual
+        longer = sum(dur_ns - usual for dur_ns in self._details_ns) + running_ns - usual + self._between_ns[1]
         limit = self._most_ns(usual)
-        if longer + self._between_ns[1] <= limit:
+        if longer <= limit:
             return False
         steps = counted(len(self._details_ns) + 1, "step")
         cost = format_ns(longer)
         self._problems.note("capture.details_ended", cost=cost, limit=format_ns(limit), step=step, steps=steps)
         return True
 
-    def note_memory(self, grown: str, step: int) -> None:
+    def note_memory(self, reason: str, limit: str, step: int) -> None:
         """Note that the details end with this step, because of the memory that ending them will take."""
-        self._problems.note(
-            "capture.details_ended_by_memory", grown=grown, step=step, limit=format_file_size(MOST_BYTES)
-        )
+        self._problems.note("capture.details_ended_by_memory", reason=reason, limit=limit, step=step)
 
     def _usual_ns(self, plain_ns: list[int]) -> float:
         known = plain_ns or self._times_ns

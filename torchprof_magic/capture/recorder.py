@@ -415,7 +415,7 @@ class Recorder:
         if self._action is Action.RECORD_AND_SAVE and not may_follow:
             return  # it ends here anyway
         if self._cost is not None and cycle > 0 and self._budget.is_of_memory():
-            self._cost.note_memory(self._budget.growth_text(), self.step)
+            self._cost.note_memory(self._budget.growth_text(), self._budget.limit_text(), self.step)
             self._absorb(cycle)
             return
         # Two passes stay comparable: the first has nothing to leave out, and no cycle follows the second.

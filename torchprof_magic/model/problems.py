@@ -207,7 +207,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.details_ended_by_memory": Kind(
         "info",
-        "Details were recorded until step {step}: {grown}, and may take {limit}.",
+        "Details were recorded until step {step}: {reason}, and may take {limit}.",
         "To record more steps with details, add --budget with a larger size.",
         "Without a flag that says what to record, details may take 1 GB while they are recorded.",
     ),
@@ -528,12 +528,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "info",
         "{origin}; {found} ops were found in both.{rest}",
         "",
-        "The run recorded two passes (`--two-pass`).",
+        "The run recorded times in one cycle and details in another (`--two-pass`, or no such flag at all).",
     ),
     "run.two_pass_differs": Kind(
         "warning",
         "{origin}, but only {found} ops were found in both passes: the steps did different work.{rest}",
-        "The other ops have no details. Record steps that do the same work, or record without --two-pass.",
+        "The other ops have no details. Record steps that do the same work, or record times and details together, with "
+        "--memory, --shapes or --stack alone.",
         "Less than 90 % of the ops were found in both passes.",
     ),
     "run.two_pass_one_step": Kind(

@@ -40,6 +40,14 @@ def test_as_many_steps_have_details_as_two_seconds_pay_for(between_ms: int, expe
     assert problems.as_tuple() == ()
 
 
+def test_setting_the_profiler_up_for_the_first_time_does_not_count_for_what_details_would_cost() -> None:
+    cost, _ = cost_of()
+    cost.add_between(9_000 * MS, cycle=0)
+    recorded(cost, 100, 600)
+    assert cost.most_steps(3, PLAIN) == 3
+    assert cost.total_ns(PLAIN) == 9_600 * MS  # but it did make the loop longer
+
+
 def test_details_that_cost_too_much_in_one_step_are_left_out_and_said_to_be() -> None:
     cost, problems = cost_of()
     recorded(cost, 100, 6_300)
@@ -74,7 +82,7 @@ def test_details_end_with_the_step_in_which_they_have_cost_the_limit() -> None:
     assert cost.is_reached(1_000 * MS, PLAIN, 8)  # 0.9 + 0.9 + 0.3 s
     (problem,) = problems.as_tuple()
     assert problem.message == (
-        "Details were recorded in 2 steps, until step 8: they made the loop 1.80 s longer, and may cost 2 s."
+        "Details were recorded in 2 steps, until step 8: they made the loop 2.10 s longer, and may cost 2 s."
     )
 
 

@@ -84,7 +84,9 @@ def ops_grouped(trace: Trace, key: str, part: TimeRange = WHOLE) -> Table:
     sort_by = table.sort_by or "self_cpu_ns"
     order = pl.col(sort_by).filter(pl.col("above") == "").sum().over("group")
     rows = rows.with_columns(order.alias("order"), (pl.col("above") != "").alias("is_op"))
-    rows = rows.sort("order", "group", "is_op", sort_by, "name", descending=[True, False, False, True, False])
+    rows = rows.sort(
+        "order", "group", "is_op", sort_by, "name", descending=[True, False, False, True, False], nulls_last=True
+    )
     columns = tuple(column for column in _without_kind(table.columns) if column.name != key)
     title = f"{KEYS[key].title}, and its ops"
     columns = tuple(
