@@ -1,6 +1,7 @@
 /** Headers of views with everything but what a test is about left empty. */
 
 import type {
+  Card,
   ColumnHeader,
   FactsHeader,
   ProblemsHeader,
@@ -16,6 +17,26 @@ function tab(name: string) {
 
 function framed(name: string) {
   return { ...tab(name), offset: 0, length: 0 };
+}
+
+/** A card of advice that a page can place at line 3. */
+export function adviceCard(more: Partial<Card> = {}): Card {
+  return {
+    rule: "r",
+    title: "Do less",
+    fix: "`x=1`",
+    place: "line 3",
+    evidence: "It takes 2 ms.",
+    saving_ns: 2e6,
+    saving_bytes: null,
+    certainty: "measured",
+    level: 3,
+    at: " in",
+    per: "",
+    view: "source",
+    spot: "",
+    ...more,
+  };
 }
 
 export function columnHeader(

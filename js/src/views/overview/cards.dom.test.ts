@@ -1,24 +1,10 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { encodeFrame, packViews } from "../../../test/encode";
-import { columnHeader, factsHeader, tableHeader } from "../../../test/headers";
+import { adviceCard, columnHeader, factsHeader, tableHeader } from "../../../test/headers";
 import { find, HOSTILE, hostOf, type Mounted, mount, settle } from "../../../test/report";
 import type { Card } from "../../wire/header";
 
-const CARD: Card = {
-  rule: "r",
-  title: "Do less",
-  fix: "`x=1`, or not",
-  place: "line 3",
-  evidence: "It takes 2 ms.",
-  saving_ns: 2e6,
-  saving_bytes: null,
-  certainty: "measured",
-  level: 3,
-  at: " in",
-  per: "",
-  view: "ops",
-  spot: "",
-};
+const CARD = adviceCard({ fix: "`x=1`, or not", view: "ops" });
 let mounted: Mounted | null = null;
 
 it("says whether savings are those of a step or of a recording without steps", async () => {

@@ -1,24 +1,10 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { encodeFrame, packViews } from "../../../test/encode";
-import { columnHeader, factsHeader, tableHeader } from "../../../test/headers";
+import { adviceCard, columnHeader, factsHeader, tableHeader } from "../../../test/headers";
 import { find, HOSTILE, hostOf, type Mounted, mount, openTab, settle } from "../../../test/report";
 import type { Card, ReportHeader, Section, TableHeader } from "../../wire/header";
 
-const CARD: Card = {
-  rule: "r",
-  title: "Do less",
-  fix: "`x=1`",
-  place: "line 3",
-  evidence: "It takes 2 ms.",
-  saving_ns: 2e6,
-  saving_bytes: null,
-  certainty: "measured",
-  level: 3,
-  at: " in",
-  per: "",
-  view: "source",
-  spot: "In [4]:3",
-};
+const CARD = adviceCard({ spot: "In [4]:3" });
 const PARTS = [
   { column: "own_ns", phase: "" },
   { column: "backward_ns", phase: "backward" },
