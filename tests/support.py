@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.capture import Cycle, Recording
 from torchprof_magic.ingest import read_chrome
 from torchprof_magic.model.meta import Problem, Stepping
+from torchprof_magic.model.recording import Cycle, Recording
 
 if TYPE_CHECKING:
     from pathlib import Path

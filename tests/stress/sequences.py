@@ -38,7 +38,8 @@ from torchprof_magic.options import ProfileOptions, ScheduleOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.capture import Progress, Recording
+    from torchprof_magic.capture import Progress
+    from torchprof_magic.model.recording import Recording
 
 MOST_DEEDS, MOST_FLAWS = 25, 5
 PRESENT = 0.2  # probability of a rare option

@@ -16,19 +16,7 @@ from torchprof_magic.capture.parts import (
     RESTART,
     SAMPLE,
 )
-from torchprof_magic.capture.recording import (
-    STAGES,
-    Cycle,
-    HostLine,
-    LineSite,
-    ModuleSite,
-    ProgramMarks,
-    Progress,
-    Recording,
-    TagBatch,
-    TaggedTensor,
-    WaitSite,
-)
+from torchprof_magic.capture.progress import STAGES, Progress
 from torchprof_magic.capture.schedule import Action, Schedule, resolve_schedule
 from torchprof_magic.capture.session import CaptureSession, StepMaker, live_session
 from torchprof_magic.capture.switch import switch_off
@@ -56,23 +44,14 @@ __all__ = [
     "Action",
     "CaptureSession",
     "Check",
-    "Cycle",
-    "HostLine",
     "LineMarks",
-    "LineSite",
     "LiveProfile",
-    "ModuleSite",
     "Pause",
-    "ProgramMarks",
     "ProgramWatch",
     "Progress",
-    "Recording",
     "Schedule",
     "StepMaker",
-    "TagBatch",
-    "TaggedTensor",
     "Unfinished",
-    "WaitSite",
     "available_activities",
     "busy_profiler",
     "count_ahead",

@@ -56,12 +56,12 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.output.fallback_folders import FallbackFolders
     from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.problems import ProblemLog
-    from torchprof_magic.capture.recording import Cycle
     from torchprof_magic.capture.schedule import AnySchedule
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.capture.watch.program import ProgramWatch
+    from torchprof_magic.model.recording import Cycle
     from torchprof_magic.options import ProfileOptions
 
 # Enough for a stable median. A loop of a million steps must not keep a million numbers.

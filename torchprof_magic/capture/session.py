@@ -55,8 +55,8 @@ from torchprof_magic.capture.parts import (
     Parts,
 )
 from torchprof_magic.capture.problems import ProblemLog
+from torchprof_magic.capture.progress import Progress
 from torchprof_magic.capture.recorder import Recorder
-from torchprof_magic.capture.recording import Progress, Recording
 from torchprof_magic.capture.schedule import (
     AnySchedule,
     FunctionSchedule,
@@ -78,6 +78,7 @@ from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.capture.watch.trainers import caller_in_cell
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
+from torchprof_magic.model.recording import Recording
 from torchprof_magic.model.units import counted, enumerated
 from torchprof_magic.options import OPTIONS
 from torchprof_magic.system.process.other_programs import OtherPrograms

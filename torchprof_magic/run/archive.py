@@ -36,8 +36,8 @@ from torchprof_magic.system.process.distributed import rank_flaw, ranks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.capture import Cycle, Recording
     from torchprof_magic.model.meta import Problem, StepMark
+    from torchprof_magic.model.recording import Cycle, Recording
     from torchprof_magic.options import KeepOptions
     from torchprof_magic.store.trace_store import SavedTrace, StoredFile
     from torchprof_magic.store.upload import UploadStatus

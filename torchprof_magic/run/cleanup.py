@@ -20,7 +20,7 @@ from torchprof_magic.capture import FOLDER_PREFIX
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torchprof_magic.capture.recording import Recording
+    from torchprof_magic.model.recording import Recording
     from torchprof_magic.report.trace_report import Report
 
 

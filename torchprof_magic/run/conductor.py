@@ -39,8 +39,8 @@ from torchprof_magic.system.process.memory import lack_for_reading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.capture import Recording
     from torchprof_magic.model.meta import CellSource, Problem, Stepping
+    from torchprof_magic.model.recording import Recording
     from torchprof_magic.options import KeepOptions, ProfileOptions
     from torchprof_magic.report.trace_report import Report
 

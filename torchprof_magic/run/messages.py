@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from torchprof_magic.capture import Recording, Unfinished
+    from torchprof_magic.capture import Unfinished
+    from torchprof_magic.model.recording import Recording
     from torchprof_magic.report.trace_report import Report
 
 TOP_HOLDERS = 5

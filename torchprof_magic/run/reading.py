@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from torchprof_magic.capture.recording import Cycle, Recording
     from torchprof_magic.model.meta import CellSource, Problem, StepMark
+    from torchprof_magic.model.recording import Cycle, Recording
     from torchprof_magic.model.trace import Trace
 
 # Reading a snapshot takes half a second per MB, and the report waits for it.

@@ -15,9 +15,9 @@ from torchprof_magic.model.trace import LANES_SCHEMA, MAX_NAME_CHARS, SCOPES_SCH
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchprof_magic.capture import LineSite, ModuleSite, ProgramMarks, Recording
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.meta import CellSource
+    from torchprof_magic.model.recording import LineSite, ModuleSite, ProgramMarks, Recording
     from torchprof_magic.model.trace import Trace
 
 # Times of perf_counter_ns are above this, and line numbers below it, so that the two can be told apart.

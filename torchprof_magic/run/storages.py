@@ -13,7 +13,7 @@ from torchprof_magic.run.scopes import clock_shift_ns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from torchprof_magic.capture import ProgramMarks, Recording
+    from torchprof_magic.model.recording import ProgramMarks, Recording
     from torchprof_magic.model.trace import Trace
 
 _SCHEMA = FRAME_SCHEMAS["storages"]

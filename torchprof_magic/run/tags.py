@@ -13,7 +13,7 @@ from torchprof_magic.run.scopes import clock_shift_ns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchprof_magic.capture import ProgramMarks, Recording, TaggedTensor
+    from torchprof_magic.model.recording import ProgramMarks, Recording, TaggedTensor
     from torchprof_magic.model.trace import Trace
 
 

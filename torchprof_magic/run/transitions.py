@@ -11,7 +11,7 @@ import polars as pl
 from torchprof_magic.run.scopes import clock_shift_ns
 
 if TYPE_CHECKING:
-    from torchprof_magic.capture import ProgramMarks, Recording
+    from torchprof_magic.model.recording import ProgramMarks, Recording
     from torchprof_magic.model.trace import Trace
 
 _CUT = {"cycle": pl.Int32, "number": pl.Int32, "began_ns": pl.Int64, "ended_ns": pl.Int64}

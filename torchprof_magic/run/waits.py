@@ -13,7 +13,7 @@ from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_NAME_CHARS, WAIT_KIND
 from torchprof_magic.run.scopes import clock_shift_ns, lane_of_steps, within
 
 if TYPE_CHECKING:
-    from torchprof_magic.capture import ProgramMarks, Recording, WaitSite
+    from torchprof_magic.model.recording import ProgramMarks, Recording, WaitSite
     from torchprof_magic.model.trace import Trace
 
 _SCHEMA = FRAME_SCHEMAS["waits"]

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from torchprof_magic.capture import CaptureSession, Recording
+    from torchprof_magic.capture import CaptureSession
+    from torchprof_magic.model.recording import Recording
 
 
 def work(name: str = "body") -> None:

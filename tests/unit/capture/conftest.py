@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from torchprof_magic.capture import Progress, Recording
+    from torchprof_magic.capture import Progress
+    from torchprof_magic.model.recording import Recording
 
 
 @pytest.fixture(autouse=True)

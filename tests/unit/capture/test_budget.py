@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from torchprof_magic.capture import Progress, Recording
+    from torchprof_magic.capture import Progress
     from torchprof_magic.capture.interrupts.guard import InterruptGuard
-    from torchprof_magic.capture.recording import Cycle
+    from torchprof_magic.model.recording import Cycle, Recording
 
 MB = 1_000_000
 PYTHON_CALLS, SHAPES = "Python calls (--stack)", "shapes (--shapes)"

@@ -13,7 +13,8 @@ from torchprof_magic.model.meta import Stepping
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.capture import CaptureSession, Recording
+    from torchprof_magic.capture import CaptureSession
+    from torchprof_magic.model.recording import Recording
 
     Make = Callable[..., CaptureSession]
 

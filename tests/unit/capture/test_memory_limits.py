@@ -20,7 +20,7 @@ from torchprof_magic.system.process.memory import Growth
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torchprof_magic.capture import Recording
+    from torchprof_magic.model.recording import Recording
 
 
 def recorded(

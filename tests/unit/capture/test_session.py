@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from torchprof_magic.capture import Progress, Recording
+    from torchprof_magic.capture import Progress
+    from torchprof_magic.model.recording import Recording
 
     Make = Callable[..., CaptureSession]
     Run = Callable[..., Recording]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support import annotation, make_trace, recording, span
 
-from torchprof_magic.capture import HostLine, ProgramMarks, WaitSite
+from torchprof_magic.model.recording import HostLine, ProgramMarks, WaitSite
 from torchprof_magic.run.host_lines import with_host_lines
 
 BASE = 10**15

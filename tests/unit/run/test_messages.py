@@ -9,8 +9,9 @@ import pytest
 from made_snapshots import at, entry, frame, segment, snapshot_of
 from support import recording
 
-from torchprof_magic.capture import Cycle, Recording, Unfinished
+from torchprof_magic.capture import Unfinished
 from torchprof_magic.model.meta import Problem
+from torchprof_magic.model.recording import Cycle, Recording
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.run.messages import say_holders, say_unfinished, say_unread, say_waiting
 

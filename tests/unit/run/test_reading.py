@@ -10,8 +10,8 @@ import pytest
 from made_snapshots import at, entry, segment, snapshot
 from support import chrome, frame, recording, span
 
-from torchprof_magic.capture import Cycle, Recording
 from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.recording import Cycle, Recording
 from torchprof_magic.run import reading
 from torchprof_magic.run.cleanup import sweep
 from torchprof_magic.system.process.memory import Lack

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from support import annotation, make_trace, recording, span
 
-from torchprof_magic.capture import LineSite, ModuleSite, ProgramMarks
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.loading import load
 from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.recording import LineSite, ModuleSite, ProgramMarks
 from torchprof_magic.run.scopes import with_scopes
 
 BASE = 10**15

@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 from support import annotation, kernel, launch, make_trace, recording, span
 
-from torchprof_magic.capture import ProgramMarks
 from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.recording import ProgramMarks
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.run.transitions import without_transitions
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from support import annotation, make_trace, recording, span
 
-from torchprof_magic.capture import ProgramMarks, WaitSite
+from torchprof_magic.model.recording import ProgramMarks, WaitSite
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA, Trace
 from torchprof_magic.run.waits import with_waits
 

@@ -16,7 +16,7 @@ from torchprof_magic.capture.output.export import (
 )
 from torchprof_magic.capture.output.rank_names import name_of_rank, with_ending
 from torchprof_magic.capture.output.validate import has_ops
-from torchprof_magic.capture.recording import Cycle
+from torchprof_magic.model.recording import Cycle
 from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ExecutionTraceObserver, ProfilerAction, ProfilerActivity, profile, supported_activities
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchprof_magic.capture.recording import CpuFacts
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
 from torchprof_magic.capture.torch_api.patching import stand_in
+from torchprof_magic.model.recording import CpuFacts
 from torchprof_magic.system.process.cores import usable_cores
 from torchprof_magic.system.process.python_warnings import warnings_to
 

@@ -8,8 +8,8 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.parts import FUNCTIONS
-from torchprof_magic.capture.recording import LineSite
 from torchprof_magic.capture.watch.users_code import UsersCode
+from torchprof_magic.model.recording import LineSite
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from torchprof_magic.capture.parts import IMPORTS
-from torchprof_magic.capture.recording import HostLine
 from torchprof_magic.capture.watch.users_code import UsersCode
+from torchprof_magic.model.recording import HostLine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture.recording import LiveStorage
 from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
 from torchprof_magic.capture.torch_api.patching import unseen
 from torchprof_magic.capture.torch_api.storages import gradient_of, is_wrapper, live_tensors, storage_address
+from torchprof_magic.model.recording import LiveStorage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

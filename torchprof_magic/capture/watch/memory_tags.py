@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torchprof_magic.capture.parts import TAGS
-from torchprof_magic.capture.recording import TagBatch, TaggedTensor
 from torchprof_magic.capture.torch_api.compiling import watch_optimizers
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_parameters
 from torchprof_magic.capture.torch_api.patching import unseen
 from torchprof_magic.capture.torch_api.storages import is_plain, storage_address, tensors_in
 from torchprof_magic.capture.watch.variables import UserFrames, tensors_of_frame
+from torchprof_magic.model.recording import TagBatch, TaggedTensor
 from torchprof_magic.system.process.lookups import attributes_of, is_a
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from torchprof_magic.capture.parts import MODULES
-from torchprof_magic.capture.recording import ModuleSite
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.compiling import MODULE_HOOKS, hide_from_compiler
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_modules, named_parameters
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in, unseen
 from torchprof_magic.capture.torch_api.storages import values_in
+from torchprof_magic.model.recording import ModuleSite
 from torchprof_magic.system.process.lookups import is_a
 
 if TYPE_CHECKING:

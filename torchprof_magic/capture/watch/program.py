@@ -21,7 +21,6 @@ from torchprof_magic.capture.parts import (
     THREAD_TIME,
     WAITS,
 )
-from torchprof_magic.capture.recording import ProgramMarks
 from torchprof_magic.capture.watch.cpu_time import CpuTime
 from torchprof_magic.capture.watch.functions import FunctionLines
 from torchprof_magic.capture.watch.garbage import GarbageTimes
@@ -31,13 +30,14 @@ from torchprof_magic.capture.watch.live_storages import LiveStorages
 from torchprof_magic.capture.watch.memory_tags import MemoryTags
 from torchprof_magic.capture.watch.modules import ModuleMarks
 from torchprof_magic.capture.watch.waits import WaitWatch
+from torchprof_magic.model.recording import ProgramMarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.problems import ProblemLog
-    from torchprof_magic.capture.recording import HostLine
+    from torchprof_magic.model.recording import HostLine
 
 
 # So often both clocks are read; the quickest reading counts.

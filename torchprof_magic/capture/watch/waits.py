@@ -23,9 +23,9 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchprof_magic.capture.parts import WAITS
-from torchprof_magic.capture.recording import WaitSite
 from torchprof_magic.capture.watch.calls_of_lines import Callee, RunningLine, name_of_call
 from torchprof_magic.capture.watch.users_code import UsersCode, is_own
+from torchprof_magic.model.recording import WaitSite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -28,7 +28,7 @@ from torchprof_magic.options import ProfileOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torchprof_magic.capture import Recording
+    from torchprof_magic.model.recording import Recording
 
 # The second name makes torch's fast export lose names, so that the slow one has to run as well.
 NAMES = {"fast": "plain", "again": "é"}

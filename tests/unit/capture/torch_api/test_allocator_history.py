@@ -28,7 +28,7 @@ from torchprof_magic.run.reading import read_recording
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torchprof_magic.capture import Recording
+    from torchprof_magic.model.recording import Recording
 
 MB = 1 << 20
 

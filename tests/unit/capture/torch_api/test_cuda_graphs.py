@@ -18,7 +18,8 @@ from torchprof_magic.model.errors import ProfilerBusyError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchprof_magic.capture import CaptureSession, Recording
+    from torchprof_magic.capture import CaptureSession
+    from torchprof_magic.model.recording import Recording
 
 SETTINGS = ("DISABLE_CUPTI_LAZY_REINIT", "TEARDOWN_CUPTI")
 

@@ -27,7 +27,7 @@ from torchprof_magic.options import ProfileOptions, ScheduleOptions, metadata_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torchprof_magic.capture import Recording
+    from torchprof_magic.model.recording import Recording
 
 
 def recorded(folder: Path, *, cycles: int = 1, has_thread: bool = False, **options: Any) -> Recording:

@@ -14,7 +14,7 @@ from torchprof_magic.capture.watch.live_storages import LiveStorages
 from torchprof_magic.capture.watch.program import ProgramWatch
 
 if TYPE_CHECKING:
-    from torchprof_magic.capture.recording import LiveStorage
+    from torchprof_magic.model.recording import LiveStorage
 
 SIZE = 4 * 12_345  # of no other tensor of the process
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from torchprof_magic.capture import CaptureSession, Progress, Recording
+    from torchprof_magic.capture import CaptureSession, Progress
     from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.recording import Recording
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the calls are counted on Linux only")
 

@@ -17,8 +17,9 @@ from torchprof_magic.capture.watch.threads import OtherThreads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torchprof_magic.capture import CaptureSession, Recording
+    from torchprof_magic.capture import CaptureSession
     from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.recording import Recording
 
     Make = Callable[..., CaptureSession]
     Run = Callable[..., Recording]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path  # noqa: TC003 - msgspec reads the types of a recording
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torchprof_magic.capture.schedule import AnySchedule
-    from torchprof_magic.model.meta import CompiledFrame, Problem, StepMark, Stepping, TwoPass
+from torchprof_magic.model.meta import (  # noqa: TC001 - the same
+    CompiledFrame,
+    Problem,
+    StepMark,
+    Stepping,
+    TwoPass,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +178,7 @@ class Recording:
     torch_version: str
     device_names: tuple[str, ...]
     stepping: Stepping
-    schedule: AnySchedule | None
+    schedule: Any
     plain_step_ns: tuple[int, ...]
     program: tuple[ProgramMarks, ...] = ()
     modules: tuple[ModuleSite, ...] = ()
@@ -203,25 +206,6 @@ class CpuFacts:
     threads: int
     features: tuple[str, ...] = ()
     model: str = ""
-
-
-# What is done from the end of the loop to the report, in this order.
-STAGES = ("ending", "saving", "checking", "reading", "showing")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a running session is. ``total`` is the number of steps until the last cycle is complete, if known.
-
-    ``phase`` is that of the recording, then one of ``STAGES``, and ``done``. ``note`` says more about it, if there is
-    something to say; ``is_long`` is true where its size tells that it will take longer than 0.3 s.
-    """
-
-    phase: str
-    step: int
-    total: int | None
-    note: str = ""
-    is_long: bool = False
 
 
 def _size_bytes(path: Path) -> int:
