@@ -275,7 +275,7 @@ def test_a_trace_is_kept_where_the_threads_of_polars_do_not_fit() -> None:
 def test_memory_that_runs_out_while_the_report_is_made_is_said_with_where_the_trace_is(kernel: Kernel) -> None:
     """Row 31: a MemoryError in the middle of the analysis; the cell keeps its result, the file stays."""
     kernel.run("""
-import torchprof_magic.run.reading as reading
+import torchprof_magic.run.recorded_trace as reading
 real = reading.read_chrome
 def fail(*_, **__): raise MemoryError
 """)

@@ -149,12 +149,14 @@ def assert_opens(kernel: Kernel, cell: Cell) -> None:
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
-        ("torchprof_magic.run.reading", "read_chrome"),
+        ("torchprof_magic.run.recorded_trace", "read_chrome"),
         ("torchprof_magic.run.conductor.Run", "_remember"),  # the report exists but was not remembered yet
     ],
 )
 def test_row_7_an_interrupt_while_the_trace_is_read(kernel: Kernel, owner: str, name: str) -> None:
-    kernel.run(f"import torchprof_magic.run.reading, torchprof_magic.run.conductor\ninterrupt_in({owner}, '{name}')")
+    kernel.run(
+        f"import torchprof_magic.run.recorded_trace, torchprof_magic.run.conductor\ninterrupt_in({owner}, '{name}')"
+    )
     cell = kernel.run(f"%%torchprof\n{LOOP}")
     assert (outcome(cell), cell.static) == ("KeyboardInterrupt", [])
     assert cell.text.startswith("torchprof: Analysis interrupted. The trace is kept in ")

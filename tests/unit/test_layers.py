@@ -61,7 +61,7 @@ OWNERS = {
     "pandas": {"exporters"},
     "PIL": {"render"},
     "fsspec": {"system", "store"},
-    "msgspec": {"ingest", "capture", "render", "store", "jobs", "runs"},
+    "msgspec": {"ingest", "capture", "render", "store", "jobs", "runs", "run"},
     "accelerate": {"trainers"},
     "lightning": {"trainers"},
     "pytorch_lightning": {"trainers"},

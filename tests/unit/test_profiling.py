@@ -23,9 +23,10 @@ from torch.profiler import ProfilerAction
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchprof_magic as tp
+from torchprof_magic import run
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.model.errors import CaptureError, OptionsError, ProfilerBusyError
-from torchprof_magic.run import conductor, reading
+from torchprof_magic.run import conductor, reading, recorded_trace  # noqa: F401 - the last two are looked up in ``run``
 from torchprof_magic.run.cleanup import sweep
 
 if TYPE_CHECKING:
@@ -328,18 +329,18 @@ def test_a_schedule_that_only_warms_up_and_one_that_never_records_leave_the_prof
         assert not torch.autograd._profiler_enabled()
 
 
-@pytest.mark.parametrize("place", ["read_chrome", "Report", "delete_with"])
+@pytest.mark.parametrize("place", ["recorded_trace.read_chrome", "reading.Report", "reading.delete_with"])
 def test_an_interrupt_while_reading_names_the_trace_and_the_trace_stays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
-    original = operator.attrgetter(place)(reading)
+    original = operator.attrgetter(place)(run)
 
     def interrupted(*arguments: object, **named: object) -> object:
         made = original(*arguments, **named)
         signal.raise_signal(signal.SIGINT)
         return made
 
-    monkeypatch.setattr(f"torchprof_magic.run.reading.{place}", interrupted)
+    monkeypatch.setattr(f"torchprof_magic.run.{place}", interrupted)
     with pytest.raises(KeyboardInterrupt), tp.profile() as p:
         torch.ones(3).sum()
     monkeypatch.undo()

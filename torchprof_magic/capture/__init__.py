@@ -8,6 +8,7 @@ from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinishe
 from torchprof_magic.capture.parts import (
     CHECKS,
     CLEANUP,
+    EARLY,
     FREE_MEMORY,
     FREED_EVENTS,
     KEPT_TRACES,
@@ -31,6 +32,7 @@ from torchprof_magic.capture.watch.program import ProgramWatch
 __all__ = [
     "CHECKS",
     "CLEANUP",
+    "EARLY",
     "FOLDER_PREFIX",
     "FREED_EVENTS",
     "FREE_MEMORY",

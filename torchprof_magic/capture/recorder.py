@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +165,11 @@ class Recorder:
     def is_recording(self) -> bool:
         """True while the phase is ``active``."""
         return self._action.is_recording and not self.ended_in
+
+    def typical_step_ns(self) -> float:
+        """Return the median time of a step that ran without the profiler, else of a recorded one; 0 without any."""
+        recorded = [mark.step_ns for cycle in self.cycles for mark in cycle.steps if mark.step_ns]
+        return median(self.plain_step_ns or recorded or [0])
 
     @property
     def torch_profiler(self) -> CycleProfile | None:

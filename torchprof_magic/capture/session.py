@@ -35,6 +35,7 @@ from torchprof_magic.capture.parts import (
     CRASH_MARKER,
     CUDA_GRAPHS,
     DESCRIPTORS,
+    EARLY,
     FACTS,
     FREED_EVENTS,
     HAND_OVER,
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.recording import ProgramMarks
     from torchprof_magic.options import ProfileOptions, ScheduleOptions
 
 
@@ -135,6 +137,8 @@ class CaptureSession:
     finished: it is on disk, but its report is not wanted. ``on_wait`` is called with the number of such interrupts.
     ``fallback`` is the first folder to try when the disk of the trace folder is full.
 
+    ``on_warmup`` is called when the profiler begins to warm up, and ``on_cycle`` when a cycle is on disk and the user's
+    code goes on, with the recording so far, and with how long the loop will still take, in s, if that can be told.
     ``may_hand_over`` is false where the user has said what ends a step. ``on_leave`` ends a run that is left without a
     stop. ``report`` is what was made of the recording, as long as it is there.
     """
@@ -170,6 +174,10 @@ class CaptureSession:
         self._optimizer: weakref.ref[object] | None = None
         self._stepped_by: StepMaker | None = None
         self.may_hand_over = True
+        self.on_warmup: Callable[[], object] | None = None
+        self.on_cycle: Callable[[Recording, float | None], object] | None = None
+        self._told_cycles = 0
+        self._length: int | None = None
         self.on_leave: Callable[[], object] | None = None
         self.report: weakref.ref[Any] | None = None
         self._tasks: OtherTasks | None = None
@@ -324,6 +332,7 @@ class CaptureSession:
         self.program.start_over()
         self._problems.forget(*_OF_ONE_RECORDING)
         self._recorder, self._tasks, self._stepping, self._state = None, None, stepping, State.OPEN
+        self._told_cycles = 0
         return True
 
     def on_optimizer(self, callback: Callable[[object], None]) -> None:
@@ -495,6 +504,23 @@ class CaptureSession:
             self._state = State.OVER
             self._keep_history()
             self._report_progress(recorder.phase, recorder.step)
+            self._tell_cycles(recorder)
+
+    def _tell_cycles(self, recorder: Recorder) -> None:
+        """Hand on what is recorded so far, if a cycle is new on disk."""
+        if self.on_cycle is not None and len(recorder.cycles) > self._told_cycles:
+            self._told_cycles = len(recorder.cycles)
+            self.parts.run(EARLY, self._hand_on)
+
+    def _hand_on(self) -> None:
+        recorder = self._recorder
+        if self.on_cycle is None or recorder is None:
+            return
+        recording = self._recording_of(recorder, self.program.so_far())
+        if len(recording.cycles) == 1:
+            recording = replace(recording, two_pass=None)  # as long as there are no details, nothing is missing
+        left = None if self._length is None else (self._length - recorder.step) * recorder.typical_step_ns() * 1e-9
+        self.on_cycle(recording, left)
 
     @protected
     def stop(self, *, is_held: bool = False, is_cut: bool = False) -> Recording:
@@ -617,6 +643,7 @@ class CaptureSession:
             self._give_up("capture.busy")
             return
         schedule, passes = self._planned(length, done)
+        self._length = length
         self._recorder = Recorder(
             passes,
             schedule,
@@ -706,6 +733,7 @@ class CaptureSession:
             self._transit(advance)
         if was_recording and not recorder.is_recording:
             self._report_progress(recorder.phase, recorder.step)
+        self._tell_cycles(recorder)
         recorder.go_on()
 
     def _while_running(self, act: Callable[[Recorder], None]) -> None:
@@ -865,28 +893,37 @@ class CaptureSession:
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
 
     def _make_recording(self) -> Recording:
-        recorder, ask = self._recorder, self.parts.ask
-        least = self._least_recording()
         found = replace(
-            least,
+            self._recording_of(self._recorder, ()),
+            snapshot=self._snapshot,
+            others_share=self._others_share,
+            compiled=self.parts.ask(COMPILED_CODE, compiled_frames, default=()),
+        )
+        return replace(self.parts.ask(LINES, self._with_program, found, default=found), problems=self.problems)
+
+    def _recording_of(self, recorder: Recorder | None, marks: tuple[ProgramMarks, ...]) -> Recording:
+        """Return the recording as far as it is known while the user's code runs, with the marks of its cycles."""
+        ask = self.parts.ask
+        found = replace(
+            self._least_recording(),
             ended_in=recorder.phase if recorder else "never started",
             steps_seen=recorder.step if recorder else 0,
             device_names=ask(FACTS, compat.device_names, self._options, default=()),
             schedule=recorder.schedule if recorder else None,
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
-            snapshot=self._snapshot,
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
             cpu=ask(FACTS, compat.cpu_facts, default=None),
-            others_share=self._others_share,
-            compiled=ask(COMPILED_CODE, compiled_frames, default=()),
         )
-        return replace(ask(LINES, self._with_program, found, default=found), problems=self.problems)
+        return self._with_marks(found, marks) if marks else found
 
     def _with_program(self, recording: Recording) -> Recording:
+        """End the watch of the program, and return the recording with what it saw."""
+        return self._with_marks(recording, self.program.finish())
+
+    def _with_marks(self, recording: Recording, marks: tuple[ProgramMarks, ...]) -> Recording:
         """Return the recording with what the lines, modules and tensors of the program did."""
         watch = self.program
-        marks = watch.finish()
         return replace(
             recording,
             program=marks,
@@ -913,6 +950,8 @@ class CaptureSession:
 
     def _report_progress(self, phase: str, step: int) -> None:
         recorder = self._recorder
+        if self.on_warmup is not None and phase == "warmup":
+            self.parts.run(EARLY, self.on_warmup)
         if self._on_progress is not None and recorder is not None:
             note = recorder.stack_note(step) if phase == "active" else ""
             progress = Progress(phase=phase, step=step, total=recorder.schedule.total, note=note)

@@ -32,6 +32,7 @@ from torchprof_magic.ipython.cell import (
     run_plain,
 )
 from torchprof_magic.ipython.commands import Commands
+from torchprof_magic.ipython.early_view import EarlyView, can_show_early
 from torchprof_magic.ipython.flags import FlagDefaults, checked_variable, flagged, parsed_flags, split_flags, values_of
 from torchprof_magic.ipython.idle import Idle
 from torchprof_magic.ipython.named_reports import named_report
@@ -42,6 +43,7 @@ from torchprof_magic.options import keep_options, profile_options
 from torchprof_magic.render.display import can_be_asked, has_front_end, import_what_shows, show
 from torchprof_magic.report import rules
 from torchprof_magic.run.conductor import Run
+from torchprof_magic.run.early.reports import EarlyReports
 from torchprof_magic.run.messages import say
 from torchprof_magic.runs.kept_runs import check_name
 
@@ -60,6 +62,7 @@ class _Cell:
     compiled: CompiledCell
     run: Run
     bar: ProgressBar | None
+    view: EarlyView | None
 
     def open(self) -> CaptureSession:
         """Run the checks that are possible before the cell runs; raises ``UsageError``."""
@@ -179,6 +182,7 @@ class TorchProfMagics(Magics, FlagDefaults):
                 check_name(flags["save"])
             bar = self._bar(is_quiet=flags["quiet"])
             compiled = compile_cell(self.shell, cell, step=flags["step"], may_await=may_await)
+            view = self._early_view(bar, flags["display"], compiled.source.label)
             run = Run(
                 options,
                 keep_options(flags),
@@ -188,6 +192,7 @@ class TorchProfMagics(Magics, FlagDefaults):
                 cell_number=compiled.number,
                 is_magic=True,
                 on_progress=bar,
+                early=None if view is None else EarlyReports(view, lambda: cell_labels(self.shell)),
                 cell_id=_cell_id(self.shell),
                 baseline=baseline,
                 save=flags["save"],
@@ -200,7 +205,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         run.session.may_hand_over = flags["step"] in ("auto", "manual")
         if compiled.flaw is not None:
             run.session.parts.fail(MARKED_LOOP, compiled.flaw)
-        return _Cell(flags, compiled, run, bar)
+        return _Cell(flags, compiled, run, bar, view)
 
     def _unrecorded(self, cell: str, failure: Exception) -> CompiledCell:
         """Return the cell as it is, and say that it runs without a recording because of ``failure``."""
@@ -216,6 +221,10 @@ class TorchProfMagics(Magics, FlagDefaults):
         has_place = not has_front_end(self.shell) or can_be_asked(self.shell)
         return ProgressBar() if has_place and not is_quiet else None
 
+    def _early_view(self, bar: ProgressBar | None, mode: str, title: str) -> EarlyView | None:
+        is_possible = bar is not None and has_front_end(self.shell) and can_show_early(self.shell, mode)
+        return EarlyView(self.shell, bar, title) if bar is not None and is_possible else None
+
     def _finish(self, recorded: _Cell) -> None:
         """Read and show what was recorded; an exception of the cell propagates afterwards."""
         __tracebackhide__ = True
@@ -230,7 +239,8 @@ class TorchProfMagics(Magics, FlagDefaults):
 
         def show_unless_quiet(report: Report) -> None:
             if not flags["quiet"]:
-                show(report, self.shell, flags["display"])
+                place = None if recorded.view is None else recorded.view.widget
+                show(report, self.shell, flags["display"], place=place)
 
         try:
             recorded.run.finish(

@@ -6,7 +6,7 @@ import math
 import time
 from _thread import allocate_lock
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from IPython import get_ipython
 from IPython.display import display
@@ -29,6 +29,10 @@ _WORDS = {
     "reading": "reading the trace",
     "showing": "analysing the trace and making the report",
 }
+# What a report says of itself while the cell still runs.
+_GOES_ON = "Still running; the report is completed when the loop ends"
+_MORE_TO_COME = "Still running; more will be recorded"
+_SAID_OF_STEPS = {"wait": _MORE_TO_COME, "warmup": _MORE_TO_COME, "active": "Still running; more is being recorded"}
 # What is done within this time is not mentioned. Between two stages pass at most so many seconds.
 _QUIET_S: Final = 0.3
 _APART_S: Final = 0.2
@@ -36,6 +40,13 @@ _APART_S: Final = 0.2
 _INSET_PX: Final = 8
 # Longest wait until a kernel has sent a message.
 _SENDING_S: Final = 0.1
+
+
+class Teller(Protocol):
+    """A live view that says what of it is still to come."""
+
+    def tell(self, progress: str) -> None:
+        """Say it; nothing if the report is complete."""
 
 
 class _Bar:
@@ -139,56 +150,104 @@ class ProgressBar:
     """A bar over the steps of the schedule, shown from the first step until the recording is done.
 
     After it, the output says what is being done until the report is there, and how far that is, once it has taken
-    0.3 s. A terminal says it where that is known to take long, or has taken so long.
+    0.3 s. A terminal says it where that is known to take long, or has taken so long. A report that is there while the
+    cell still runs takes the place of the bar, and says these things itself.
     """
 
     def __init__(self) -> None:
         self._bar: _Bar | None = None
+        self._place: Any = None
         self._stage: _Stage | None = None
         self._after = _AfterLoop()
-        self._is_closed = False
+        self._is_closed = self._is_shown = False
+        self._report: Teller | None = None
+        self._said = ""
+        # A report takes the place from another thread.
+        self._lock = allocate_lock()
 
     def __call__(self, progress: Progress) -> None:
         """Show how far the recording is, or the report."""
+        with self._lock:
+            self._show(progress)
+
+    def _show(self, progress: Progress) -> None:
         if progress.phase == "done":
-            self.close()
+            self._close()
+            self._say("" if self._is_shown else _GOES_ON)
         elif progress.phase in STAGES:
             self._show_stage(progress)
         elif not self._is_closed:
             self._show_step(progress)
 
+    def give_place_to(self, report: Teller) -> bool:
+        """Show a live view in the place of the bar; returns False where there is none. Called on another thread."""
+        with self._lock:
+            if self._place is None:
+                return False
+            report.tell(self._said)
+            self._place.update(report)
+            self._report, self._stage = report, None
+            return True
+
+    def lose_place(self) -> None:
+        """The cell has cleared its output."""
+        with self._lock:
+            self._report = self._place = self._stage = None
+
+    def _say(self, text: str) -> None:
+        """Have the report say how far it is, if there is one; later ones begin with it."""
+        self._said = text
+        if self._report is not None:
+            self._report.tell(text)
+
     def _show_step(self, progress: Progress) -> None:
+        self._say(_SAID_OF_STEPS[progress.phase])
         if self._bar is None:
             self._bar = _Bar(total=progress.total, unit="step")
-            self._stage = None if self._bar.place is None else _Stage(self._bar.place)
+            self._place = self._bar.place
+            self._stage = None if self._place is None else _Stage(self._place)
         bar = self._bar.tqdm
         bar.update(progress.step - bar.n)
         # It is drawn at once if nothing else will be drawn for a while.
         bar.set_description_str(f"torchprof: {_text_of(progress)}", refresh=bool(progress.note))
 
     def _show_stage(self, progress: Progress) -> None:
-        text = f"torchprof: {_text_of(progress)}, {STAGES.index(progress.phase) + 1} of {len(STAGES)}"
+        text = f"{_text_of(progress)}, {STAGES.index(progress.phase) + 1} of {len(STAGES)}"
         left_s = _QUIET_S - self._after.enter()
-        if self._stage is not None:
-            self._stage.show(text, left_s)
+        self._is_shown = progress.phase == STAGES[-1]
+        if self._report is not None:
+            self._say(text[:1].upper() + text[1:])
+            _send()
+        elif self._stage is not None:
+            self._stage.show(f"torchprof: {text}", left_s)
         elif progress.phase == "showing":
-            self.close()  # a terminal would write the report into the line of the bar
+            self._close()  # a terminal would write the report into the line of the bar
         elif progress.is_long or left_s <= 0:
             self._bar = self._bar or _Bar(bar_format="{desc}")
-            self._bar.tqdm.set_description_str(text, refresh=True)
+            self._bar.tqdm.set_description_str(f"torchprof: {text}", refresh=True)
 
     def end(self) -> None:
         """Take the bar away, and leave what is said of the report; can be called twice."""
+        with self._lock:
+            self._end()
+
+    def close(self) -> None:
+        """Take everything away but the report; can be called twice."""
+        with self._lock:
+            self._close()
+            self._say("")
+
+    def _end(self) -> None:
         self._is_closed = True
         bar, self._bar = self._bar, None
         if bar is not None:
-            bar.close(is_replaced=self._stage is not None and self._stage.is_shown)
+            is_replaced = self._report is not None or (self._stage is not None and self._stage.is_shown)
+            bar.close(is_replaced=is_replaced)
 
-    def close(self) -> None:
-        """Take everything away; can be called twice."""
+    def _close(self) -> None:
         self._after.leave()
         try:
-            self.end()
+            self._end()
         finally:
             if self._stage is not None:
                 self._stage.clear()

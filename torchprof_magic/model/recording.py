@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TC003 - msgspec reads the types of a recording
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torchprof_magic.model.meta import (  # noqa: TC001 - the same
     CompiledFrame,
@@ -14,6 +14,12 @@ from torchprof_magic.model.meta import (  # noqa: TC001 - the same
     Stepping,
     TwoPass,
 )
+
+# Python before 3.12 cannot evaluate the first.
+if TYPE_CHECKING:
+    Numbers = array[int]
+else:
+    Numbers = array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +112,8 @@ class TagBatch:
 
     time_ns: int
     category: str
-    addresses: array[int]
-    kinds: array[int]
+    addresses: Numbers
+    kinds: Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,15 +149,15 @@ class ProgramMarks:
 
     cycle: int
     clock: tuple[tuple[int, int, int], ...]
-    lines: array[int]
-    calls: array[int]
-    functions: array[int]
+    lines: Numbers
+    calls: Numbers
+    functions: Numbers
     tags: tuple[TagBatch, ...] = ()
     storages: tuple[LiveStorage, ...] | None = None
     unix_ns: int | None = None
     steps: tuple[tuple[int, int, int], ...] = ()
-    waits: array[int] = field(default_factory=lambda: array("q"))
-    looks: array[int] = field(default_factory=lambda: array("q"))
+    waits: Numbers = field(default_factory=lambda: array("q"))
+    looks: Numbers = field(default_factory=lambda: array("q"))
     imports: tuple[HostLine, ...] = ()
 
 

@@ -16,6 +16,8 @@ from torchprof_magic.render.front_end import packed
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+    from torchprof_magic.render.widget import ReportWidget
+
 
 class Showable(Protocol):
     """A report that can be shown as text, as HTML without scripts, and as a live view."""
@@ -24,23 +26,27 @@ class Showable(Protocol):
     def widget(self) -> object:
         """The live view. Raises ``TorchProfError`` when the front end is not built."""
 
+    def take_place_in(self, widget: ReportWidget) -> None:
+        """Show it in a live view that is there."""
+
     def summary(self) -> str:
         """Return the report as text."""
 
     def _repr_mimebundle_(self) -> dict[str, str]: ...
 
 
-def show(report: Showable, shell: InteractiveShell, mode: str = "both") -> None:
+def show(report: Showable, shell: InteractiveShell, mode: str = "both", *, place: ReportWidget | None = None) -> None:
     """Show the live view with a static copy for saved notebooks; a terminal gets text.
 
-    The live view hides the static copy, so that a reader sees one of the two.
+    The live view hides the static copy, so that a reader sees one of the two. It is ``place``, if that shows the
+    beginning of the report already.
     """
     if mode == "none":
         return
     if mode == "text" or not has_front_end(shell):
         print_text(report.summary())
         return
-    if mode in ("both", "widget") and not (can_be_asked(shell) and _show_widget(report)):
+    if mode in ("both", "widget") and not (can_be_asked(shell) and _show_widget(report, place)):
         mode = "static"
     if mode in ("both", "static"):
         # In all forms: viewers take the richest one that they trust.
@@ -84,7 +90,10 @@ def can_be_asked(shell: InteractiveShell) -> bool:
     return not type(shell.kernel).__module__.startswith("ipyparallel")  # type: ignore[attr-defined]
 
 
-def _show_widget(report: Showable) -> bool:
+def _show_widget(report: Showable, place: ReportWidget | None) -> bool:
+    if place is not None:
+        report.take_place_in(place)
+        return True
     try:
         display(report.widget)  # type: ignore[no-untyped-call]
     except TorchProfError as exc:

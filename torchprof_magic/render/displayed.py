@@ -73,6 +73,12 @@ class Displayed(Generic[AnyForms]):
             self._widget = ReportWidget(self._kept.shown, self._forms.open_rank())
         return self._widget
 
+    def take_place_in(self, widget: ReportWidget) -> None:
+        """Show it in a live view that showed the beginning of it before."""
+        self._kept.shown = self._forms.shown(self._kept)
+        widget.show_instead(self._kept.shown, self._forms.open_rank())
+        self._widget = widget
+
     def summary(self) -> str:
         """Return it as one screen of text."""
         return self._forms.text()

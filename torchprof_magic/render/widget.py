@@ -145,6 +145,7 @@ class ReportWidget(anywidget.AnyWidget):
     _digest = Unicode().tag(sync=True)
     _header = Unicode().tag(sync=True)
     _data = Bytes().tag(sync=True)
+    _progress = Unicode().tag(sync=True)
 
     def __init__(self, shown: Shown, open_rank: Callable[[int], Shown] | None = None) -> None:
         """Show a report; ``open_rank`` returns that of a rank, or all ranks again for ``ALL_RANKS``."""
@@ -160,6 +161,15 @@ class ReportWidget(anywidget.AnyWidget):
         _open.append(self)
         _kept.append(shown)
         _make_room()
+
+    def tell(self, progress: str) -> None:
+        """Say in the head of the report what of it is still to come; nothing if it is complete."""
+        self._progress = progress
+
+    def show_instead(self, shown: Shown, open_rank: Callable[[int], Shown] | None = None) -> None:
+        """Show another report in this place, such as the whole of which the one before was the beginning."""
+        self._open_rank = open_rank
+        self._replace(shown)
 
     def close(self) -> None:
         """Close the live view; the report creates a new one when it is shown again."""

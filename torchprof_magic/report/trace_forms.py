@@ -133,6 +133,10 @@ class TraceForms(Forms):
         live = {HOLDERS: held.look} if self.analysis.find_holders is not None else {}
         return self._page(live=live, can_ask=not has_graph(self.trace))
 
+    def early_page(self) -> Page:
+        """Return a page that asks its kernel for nothing, which runs the cell that is being recorded."""
+        return self._page(live={}, is_standalone=True, exports=())
+
     def shown(self, kept: KeptView) -> Shown:
         """Return the data of the live view, which offers to compare with the other runs that are known."""
         from torchprof_magic.render.widget import Comparing  # noqa: PLC0415 - to show a result, not to compute one

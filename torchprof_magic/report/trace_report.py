@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from torchprof_magic.findings.compare.per_step import RunSample
     from torchprof_magic.findings.verdict.decision import Verdict
     from torchprof_magic.model.meta import Problem
+    from torchprof_magic.render.page import Page
     from torchprof_magic.render.widget import Shown
     from torchprof_magic.tables.memory.holders import FindHolders
 
@@ -497,6 +498,10 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         """Return a report of the same recording whose page has the tab Compare."""
         forms = self._forms.with_changes(comparison)
         return Report(self.trace, trace_paths=self._trace_paths, find_saved=self._find_saved, forms=forms)
+
+    def early_page(self) -> Page:
+        """Return the data of a page that asks its kernel for nothing, as while the recorded loop still runs."""
+        return self._forms.early_page()
 
     def shown_below(self, parent: str) -> Shown:
         """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import (
     CLEANUP,
+    EARLY,
     FREE_MEMORY,
     FREED_EVENTS,
     KEPT_TRACES,
@@ -26,6 +27,7 @@ from torchprof_magic.capture import (
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.units import format_bytes
+from torchprof_magic.report.trace_forms import new_id
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import keep_raw, sweep
 from torchprof_magic.run.interrupts import interrupts_raise
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.recording import Recording
     from torchprof_magic.options import KeepOptions, ProfileOptions
     from torchprof_magic.report.trace_report import Report
+    from torchprof_magic.run.early.reports import EarlyReports
 
 
 # Reading traces of so many bytes takes 0.1 s, and with torch's end and export the report takes 0.3 s.
@@ -56,9 +59,9 @@ class Run:
 
     ``title`` names the run in messages and in its report; ``cell`` is the recorded notebook cell, if any. ``is_magic``
     decides whether messages name the magic or the Python function to call next. ``on_progress`` is called as the
-    recording advances. ``cell_id`` is that of the notebook. The run is compared with ``baseline``, and kept across
-    kernels under the name ``save``, or among the newest ``keep_runs``. ``report`` is set after ``finish``; if there is
-    none, ``failure`` says why.
+    recording advances, and ``early`` shows what is recorded while the loop still runs. ``cell_id`` is that of the
+    notebook. The run is compared with ``baseline``, and kept across kernels under the name ``save``, or among the
+    newest ``keep_runs``. ``report`` is set after ``finish``; if there is none, ``failure`` says why.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Run:
         baseline: Report | None = None,
         save: str = "",
         keep_runs: int = 0,
+        early: EarlyReports | None = None,
     ) -> None:
         self.title = title
         self.report: Report | None = None
@@ -92,6 +96,8 @@ class Run:
             else None
         )
         self._notes: list[Problem] = []
+        self._early = early
+        self._run_id = new_id()  # of the early report, too, which the last one takes the place of
         self._told = 0  # how many problems of the session are in the report
         self.session = self._new_session(options, stepping)
 
@@ -107,6 +113,8 @@ class Run:
         """Prepare the run and open its session. Raises ``TorchProfError``; no code of the user's has run then."""
         self.prepare()
         self.session.open()
+        if self._early is not None:
+            self.session.parts.run(EARLY, self._early.begin)
 
     @protected
     def restart(self, options: ProfileOptions, stepping: Stepping) -> None:
@@ -141,6 +149,8 @@ class Run:
         """
         __tracebackhide__ = True
         session = self.session
+        if self._early is not None and not session.is_forked:
+            session.parts.undo(EARLY, self._early.end)
         if session.recording is None or session.is_forked:
             session.release()
             return
@@ -208,7 +218,7 @@ class Run:
             self.session.parts.run(PROGRESS, self._on_progress, progress)
 
     def _new_session(self, options: ProfileOptions, stepping: Stepping) -> CaptureSession:
-        return CaptureSession(
+        session = CaptureSession(
             options,
             stepping=stepping,
             fallback=self._archive.folder if self._archive is not None else None,
@@ -216,6 +226,10 @@ class Run:
             on_wait=say_waiting,
             title=self.title,
         )
+        if self._early is not None:
+            session.on_warmup = self._early.look
+            session.on_cycle = partial(self._early.offer, title=self.title, cell=self._cell, run_id=self._run_id)
+        return session
 
     def _read(self, recording: Recording, labels: Callable[[], tuple[tuple[str, str], ...]]) -> Report:
         recording = self._kept(replace(recording, problems=self.session.problems))
@@ -227,6 +241,7 @@ class Run:
             cell=self._cell,
             cell_labels=labels(),
             find_saved=self._archive.saved_traces if self._archive is not None else None,
+            run_id=self._run_id,
         )
 
     def _kept(self, recording: Recording) -> Recording:

@@ -175,6 +175,11 @@ def ops_before(names: Iterable[str]) -> tuple[str, ...]:
     return before
 
 
+def known_ops() -> frozenset[str]:
+    """Return the ops that earlier runs have recorded."""
+    return frozenset(_ops)
+
+
 def last() -> Any:
     """Return the newest report of this process, or ``None`` before the first."""
     return _reports[0] if _reports else None

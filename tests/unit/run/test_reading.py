@@ -12,7 +12,7 @@ from support import chrome, frame, recording, span
 
 from torchprof_magic.model.meta import StepMark
 from torchprof_magic.model.recording import Cycle, Recording
-from torchprof_magic.run import reading
+from torchprof_magic.run import reading, recorded_trace
 from torchprof_magic.run.cleanup import sweep
 from torchprof_magic.system.process.memory import Lack
 
@@ -36,7 +36,7 @@ def test_cycles_that_do_not_fit_into_memory_stay_on_disk_and_the_others_are_read
         asked.append(file_bytes)
         return Lack(2 * file_bytes, 5000, is_limit=False) if 2 * file_bytes > 5000 else None
 
-    monkeypatch.setattr(reading, "lack_for_reading", lacks)
+    monkeypatch.setattr(recorded_trace, "lack_for_reading", lacks)
     folder = tmp_path / "torchprof-run"
     folder.mkdir()
     report = reading.read_recording(recording_of(folder, 3))
@@ -54,14 +54,14 @@ def test_cycles_that_do_not_fit_into_memory_stay_on_disk_and_the_others_are_read
 
 
 def test_the_files_stay_when_memory_runs_out_while_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = reading.read_chrome
+    real = recorded_trace.read_chrome
 
     def read(files: list[Path | bytes], *rest: object, **more: object) -> object:
         if isinstance(files[0], bytes):  # the report of nothing
             return real(files, *rest, **more)  # type: ignore[arg-type]
         raise MemoryError
 
-    monkeypatch.setattr(reading, "read_chrome", read)
+    monkeypatch.setattr(recorded_trace, "read_chrome", read)
     folder = tmp_path / "torchprof-run"
     folder.mkdir()
     report = reading.read_recording(recording_of(folder, 2))
@@ -102,7 +102,7 @@ def test_the_snapshot_of_a_run_is_in_its_report(tmp_path: Path) -> None:
 def test_a_snapshot_that_cannot_be_read_with_the_report_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, reason: str
 ) -> None:
-    monkeypatch.setattr(reading, "MAX_SNAPSHOT_BYTES", 50)
+    monkeypatch.setattr(recorded_trace, "MAX_SNAPSHOT_BYTES", 50)
     report = reading.read_recording(snapshot_file(tmp_path, data))
     (problem,) = report.problems
     assert problem.code == "capture.snapshot_not_read"

@@ -269,6 +269,10 @@ class ProgramWatch:
         self._clock.clear()
         self._steps.clear()
 
+    def so_far(self) -> tuple[ProgramMarks, ...]:
+        """Return the marks of the cycles that have ended."""
+        return tuple(self._done)
+
     def finish(self) -> tuple[ProgramMarks, ...]:
         """End the watch and return the marks of all cycles."""
         self._switch(is_on=False)

@@ -34,6 +34,7 @@ _NAMES = (
     "_handle_workers",  # this and the next two are of multiprocessing.Pool, beside its workers
     "_handle_tasks",
     "_handle_results",
+    "torchprof-early",
 )
 
 

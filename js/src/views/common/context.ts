@@ -20,6 +20,8 @@ export interface ReportContext {
   readonly source: ReportSource;
   readonly store: Store;
   readonly look: ReadonlySignal<Look>;
+  /** What of the report is still to come; empty if it is complete. */
+  readonly progress: ReadonlySignal<string>;
   /** False in a file of its own, which fills the window already. */
   readonly canMaximize: boolean;
   /** What a name is called where there is little room. */

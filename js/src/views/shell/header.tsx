@@ -9,6 +9,8 @@ import { ExportMenu } from "./export-menu";
 
 export function Header({ report }: { readonly report: ReportContext }) {
   const { title, subtitle, code, machine, change_line: changeLine } = report.source.header;
+  // While the recorded loop runs, in the place of the machine: nothing moves when it has ended.
+  const progress = report.progress.value;
   return (
     <header class="tp-header">
       <Parent report={report} />
@@ -24,9 +26,15 @@ export function Header({ report }: { readonly report: ReportContext }) {
           {changeLine}
         </span>
       )}
-      <span class="tp-machine" title={machine}>
-        {machine}
-      </span>
+      {progress === "" ? (
+        <span class="tp-machine" title={machine}>
+          {machine}
+        </span>
+      ) : (
+        <span class="tp-machine tp-progress" role="status" title={progress}>
+          {progress}
+        </span>
+      )}
       <BackAndForward report={report} />
       {report.source.canCompare && <CompareMenu report={report} />}
       {report.source.exports.length > 0 && <ExportMenu report={report} />}

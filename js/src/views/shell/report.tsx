@@ -1,11 +1,13 @@
 /** Mounts a report into an element of the page, and unmounts it. */
 
+import { signal } from "@preact/signals";
 import { render } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { openReport, type ReportSource } from "../../state/python-sync";
 import { sharedOf } from "../../state/shared";
-import { createStore, type Store } from "../../state/store";
+import { createStore, type Store, type TableState } from "../../state/store";
 import { connectionOf } from "../../wire/connection";
+import type { TableHeader } from "../../wire/header";
 import { type Host, isSaved, listenToHost } from "../../wire/host";
 import { type ReportContext, shownView } from "../common/context";
 import { Sentence } from "../common/parts";
@@ -47,6 +49,7 @@ export function mountReport(host: Host, element: HTMLElement): () => void {
   for (const trait of ["change:_header", "change:_data"]) {
     listenToHost(host, trait, () => shown.showSoon(), abort.signal);
   }
+  listenToHost(host, "change:_progress", () => shown.follow(), abort.signal);
   return () => {
     // Unmounts first: views still use what `abort` ends.
     render(null, root);
@@ -66,6 +69,7 @@ class ShownReport {
   #store: Store | null = null;
   #report: ReportContext | null = null;
   #change = "";
+  readonly #progress = signal("");
 
   constructor(host: Host, root: HTMLElement, prefix: string, abort: AbortSignal) {
     this.#host = host;
@@ -73,6 +77,12 @@ class ShownReport {
     this.#prefix = prefix;
     this.#abort = abort;
     abort.addEventListener("abort", () => this.#current.abort());
+    this.follow();
+  }
+
+  /** Says what the kernel says is still to come. */
+  follow(): void {
+    this.#progress.value = String(this.#host.get("_progress") ?? "");
   }
 
   get report(): ReportContext | null {
@@ -90,18 +100,22 @@ class ShownReport {
   }
 
   show(): void {
-    this.#current.abort();
+    const before = this.#current;
+    const scrolled = scrolledIn(this.#root);
     this.#current = new AbortController();
     const { signal } = this.#current;
     const look = watchLook(this.#root, signal);
     const source = openReport(this.#host, connectionOf(this.#host, this.#root), signal);
+    // Taken before the page before lets go of it, so that pages of one run share it.
+    const shared = source.ok ? sharedOf(source.value.header.run_id, signal) : null;
+    before.abort();
     const page = this.#root.getRootNode() as Document | ShadowRoot;
     const hadFocus = this.#root.contains(page.activeElement);
     render(null, this.#root);
-    if (!source.ok) {
+    if (!source.ok || shared === null) {
       render(
         <div class="tp-frame">
-          <Sentence>{source.message}</Sentence>
+          <Sentence>{source.ok ? "" : source.message}</Sentence>
         </div>,
         this.#root,
       );
@@ -110,26 +124,27 @@ class ShownReport {
     const { run_id: runId } = source.value.header;
     this.#root.dataset.tpRun = runId;
     hideStatic(this.#root, runId, signal);
-    const store = createStore(this.#firstView(source.value), sharedOf(runId, signal), signal);
+    const store = createStore(this.#firstView(source.value), shared, signal);
     const titles = new Map(source.value.header.titles);
     const report: ReportContext = {
       id: this.#prefix,
       source: source.value,
       store,
       look,
+      progress: this.#progress,
       canMaximize: !isSaved(this.#host),
       titleOf: (name) => titles.get(name) ?? name,
       targets: (name) => targetsOf(source.value, store, name),
     };
     if (hadFocus) this.#root.focus({ preventScroll: true });
     followMaximized(this.#root, store, signal);
-    if (this.#store !== null && this.#report?.source.header.run_id === runId) {
-      keepGroupings(source.value, this.#store, store);
-    }
+    const isSame = this.#store !== null && this.#report?.source.header.run_id === runId;
+    if (this.#store !== null && isSame) keepState(source.value, this.#store, store);
     this.#report = report;
     this.#store = report.store;
     this.#change = changeOf(source.value);
     render(<Shell report={report} root={this.#root} />, this.#root);
+    if (isSame) scrollBack(this.#root, scrolled);
   }
 
   /** A new report opens at the tab that was open before, and a new comparison at its own. */
@@ -150,10 +165,42 @@ function changeOf({ header }: ReportSource): string {
   return header.change === null ? "" : JSON.stringify(header.change);
 }
 
-/** Another page of the same run shows its tabs as they were grouped before. */
-function keepGroupings(source: ReportSource, before: Store, after: Store): void {
+/** Another page of the same run shows what was shown before, where it has that, too. */
+function keepState(source: ReportSource, before: Store, after: Store): void {
+  for (const signal of ["isPerStep", "isAboutOpen", "isMaximized", "isHelpOpen"] as const) {
+    after[signal].value = before[signal].peek();
+  }
   for (const view of source.header.views) {
     after.grouping(view).value = before.grouping(view).peek();
+    after.search(view).value = before.search(view).peek();
+    after.choice(view).value = before.choice(view).peek();
+    if (view.shape === "table") keepTable(view, before.table(view), after.table(view));
+    if (view.shape === "slices") {
+      after.timeline(view).window.value = before.timeline(view).window.peek();
+    }
+  }
+}
+
+function keepTable(view: TableHeader, before: TableState, after: TableState): void {
+  const sorting = before.sorting.peek();
+  const isThere = sorting.every(({ id }) => view.columns.some(({ name }) => name === id));
+  if (isThere) after.sorting.value = sorting;
+  after.scrollTop.value = before.scrollTop.peek();
+  after.chosen.value = before.chosen.peek();
+  after.widths.value = before.widths.peek();
+  after.pins.value = before.pins.peek();
+}
+
+/** The elements that are scrolled, by their class. */
+function scrolledIn(root: Element): ReadonlyMap<string, number> {
+  const scrolled = [...root.querySelectorAll("*")].filter(({ scrollTop }) => scrollTop > 0);
+  return new Map(scrolled.map((element) => [element.className, element.scrollTop]));
+}
+
+function scrollBack(root: Element, scrolled: ReadonlyMap<string, number>): void {
+  for (const element of scrolled.size === 0 ? [] : root.querySelectorAll("*")) {
+    const top = scrolled.get(element.className);
+    if (top !== undefined) element.scrollTop = top;
   }
 }
 

@@ -1,0 +1,92 @@
+"""The report of a loop that still runs, in a real JupyterLab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from driver import Lab, open_tab, screenshot, write_notebook
+from playwright.sync_api import expect
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+# A loop of unknown length, which ends when the test says so.
+SETUP = """\
+%load_ext torchprof_magic
+import itertools, pathlib, time, torch
+from torch import nn
+import torchprof_magic.run.early.helper as helper
+helper.gives_way = False  # the machine of a test is busy
+model = nn.Sequential(*itertools.chain(*((nn.Linear(64, 64), nn.GELU()) for _ in range(12))))
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)"""
+TRAIN = """\
+%%torchprof -o run
+print("before the loop")
+for step in itertools.count():
+    loss = model(torch.randn(32, 64)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.01)
+    if pathlib.Path("{go}").exists():
+        break
+print("after", step, "steps")"""
+FACTS = "print('FACTS', run.ops.height > 10, sorted({problem.code for problem in run.problems}))"
+
+
+@pytest.fixture(scope="module")
+def go(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file that ends the loop."""
+    return tmp_path_factory.mktemp("early") / "go"
+
+
+@pytest.fixture(scope="module")
+def lab(open_notebook: Callable[..., Lab], go: Path) -> Lab:
+    """Return a notebook whose second cell runs until ``go`` is there."""
+    notebook = write_notebook(go.with_name("early.ipynb"), SETUP, TRAIN.format(go=go), FACTS)
+    opened = open_notebook(notebook, "lab")
+    opened.command("notebook:run-all-cells")
+    return opened
+
+
+def test_a_report_stands_while_the_loop_runs_and_is_completed_where_it_stands(lab: Lab, go: Path) -> None:
+    page = lab.page
+    report = page.locator(".tp-report")
+    progress = report.locator(".tp-progress")
+    expect(report).to_be_visible(timeout=120_000)
+    expect(progress).to_contain_text("Still running", timeout=60_000)
+    assert report.count() == 1
+    # The details have come, in the same place: the memory of the cell is one of them.
+    expect(report.get_by_role("tab", name="Memory")).to_be_visible(timeout=120_000)
+    expect(progress).to_have_text("Still running; the report is completed when the loop ends")
+    screenshot(page, "early-running")
+    open_tab(report, "ops")
+    report.locator(".tp-search:visible").fill("addmm")
+    rows = report.locator("[data-tp-rows-shown]")
+    expect(rows).not_to_have_attribute("data-tp-rows-shown", "0")
+    report.locator("[data-tp-row]", has_text="addmm").first.click()
+    chosen = report.locator("[data-tp-row][aria-selected='true']")
+    expect(chosen).to_have_count(1)
+    before = report.bounding_box()
+    go.touch()
+    expect(progress).to_have_count(0, timeout=120_000)
+    lab.wait_until_idle()
+    # View, filter, selection and place are as they were.
+    expect(report).to_have_attribute("data-tp-view", "ops")
+    expect(report.locator(".tp-search:visible")).to_have_value("addmm")
+    expect(chosen).to_have_count(1)
+    after = report.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert after["y"] == pytest.approx(before["y"], abs=2)
+    screenshot(page, "early-completed")
+
+
+def test_the_whole_report_can_be_asked_by_then(lab: Lab) -> None:
+    lab.wait_until_idle()
+    report = lab.page.locator(".tp-report")
+    expect(report).to_have_count(1)
+    expect(report.get_by_role("button", name="Export")).to_be_visible()
+    expect(lab.page.get_by_text("FACTS True")).to_be_visible()
+    assert "part_failed" not in lab.page.get_by_text("FACTS").last.inner_text()

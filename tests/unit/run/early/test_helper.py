@@ -1,0 +1,147 @@
+"""The process that makes early reports is one per kernel, and its failures are said and stay with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from support import recording
+
+from torchprof_magic.run.early import helper, reports
+from torchprof_magic.run.early.helper import Helper
+from torchprof_magic.run.early.wire import Asked, Made
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PATIENCE_S = 60
+
+
+@pytest.fixture(autouse=True)
+def _own_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(helper, "gives_way", False)  # the machine of a test is busy
+    helper.end_process()
+    yield
+    helper.end_process()
+
+
+def request_of(folder: Path, run_id: str = "run") -> Asked:
+    return Asked(recording=recording(folder), title="", cell=None, cell_labels=(), known_ops=frozenset(), run_id=run_id)
+
+
+def wait_for(is_there: Callable[[], object]) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while not is_there():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def test_pages_are_shown_on_another_thread_and_the_process_is_used_again(tmp_path: Path) -> None:
+    shown: list[tuple[Made, str]] = []
+    asking = Helper(lambda made: shown.append((made, threading.current_thread().name)))
+    process = helper._spare
+    asking.ask(request_of(tmp_path))
+    wait_for(lambda: shown)
+    asking.end()
+    ((made, thread),) = shown
+    assert (thread, asking.failure) == ("torchprof-early", "")
+    assert '"run_id": "run"' in made.header
+    following = Helper(lambda made: shown.append((made, "")))
+    assert helper._spare is process
+    following.ask(request_of(tmp_path, "second"))
+    wait_for(lambda: len(shown) == 2)
+    assert '"run_id": "second"' in shown[1][0].header
+    following.end()
+
+
+def test_only_the_newest_request_that_waits_is_answered(tmp_path: Path) -> None:
+    shown: list[str] = []
+    is_free = threading.Event()
+
+    def show(made: Made) -> None:
+        shown.append(made.header)
+        assert is_free.wait(PATIENCE_S)
+
+    asking = Helper(show)
+    asking.ask(request_of(tmp_path, "first"))
+    wait_for(lambda: shown)
+    is_free.set()
+    for name in ("second", "third"):
+        asking.ask(request_of(tmp_path, name))
+    wait_for(lambda: "third" in shown[-1])
+    asking.end()
+    assert len(shown) <= 3
+
+
+def test_nothing_is_shown_after_the_end_and_a_process_at_work_is_ended(tmp_path: Path) -> None:
+    shown: list[Made] = []
+    asking = Helper(shown.append)
+    process = asking._process
+    asking.ask(request_of(tmp_path))
+    wait_for(lambda: asking._is_busy or shown)
+    asking.end()
+    if asking._thread is not None:
+        asking._thread.join(PATIENCE_S)
+    count = len(shown)
+    asking.ask(request_of(tmp_path))
+    assert len(shown) == count
+    assert count or process.poll() is not None
+
+
+def test_a_process_that_is_killed_shows_nothing_and_the_next_helper_starts_another(tmp_path: Path) -> None:
+    shown: list[Made] = []
+    asking = Helper(shown.append)
+    asking._process.kill()
+    asking._process.wait()
+    asking.ask(request_of(tmp_path))
+    assert asking._thread is not None
+    asking._thread.join(PATIENCE_S)
+    assert (shown, helper._spare) == ([], None)
+    following = Helper(shown.append)
+    following.ask(request_of(tmp_path))
+    wait_for(lambda: shown)
+    following.end()
+
+
+def test_a_failure_of_what_shows_is_kept_and_raised_at_the_end(tmp_path: Path) -> None:
+    class View:
+        def __init__(self) -> None:
+            self.is_watching = False
+
+        def watch(self) -> None:
+            self.is_watching = True
+
+        def unwatch(self) -> None:
+            self.is_watching = False
+
+        def show(self, made: Made) -> None:
+            raise ValueError(made.header[:1])
+
+    view = View()
+    early = reports.EarlyReports(view, tuple)
+    early.begin()
+    assert view.is_watching
+    early.offer(recording(tmp_path), None, title="", cell=None, run_id="run")
+    assert early._helper is not None
+    wait_for(lambda: early._helper is not None and early._helper.failure)
+    with pytest.raises(RuntimeError, match=r"ValueError: \{"):
+        early.end()
+    assert not view.is_watching
+    early.end()  # says it only once
+
+
+def test_a_loop_that_ends_soon_is_not_worth_a_process(tmp_path: Path) -> None:
+    class View:
+        watch = unwatch = staticmethod(lambda: None)
+        show = staticmethod(lambda _: None)
+
+    early = reports.EarlyReports(View(), tuple)
+    early.begin()
+    early.offer(recording(tmp_path), reports.LEAST_LEFT_S / 2, title="", cell=None, run_id="run")
+    assert not helper.has_process()
+    early.end()
+    early.offer(recording(tmp_path), None, title="", cell=None, run_id="run")
+    assert not helper.has_process()
