@@ -33,6 +33,7 @@ export function adviceCard(more: Partial<Card> = {}): Card {
     level: 3,
     at: " in",
     per: "",
+    can_try: false,
     view: "source",
     spot: "",
     ...more,

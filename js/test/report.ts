@@ -84,7 +84,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 12,
+    version: 13,
     run_id: "run-1",
     parent: "",
     title: "In [4]",
@@ -102,6 +102,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     missing: [],
     can_compare: false,
     can_choose_steps: false,
+    can_try: false,
     step_ns: null,
     change_line: "",
     change: null,

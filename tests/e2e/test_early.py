@@ -90,3 +90,17 @@ def test_the_whole_report_can_be_asked_by_then(lab: Lab) -> None:
     expect(report.get_by_role("button", name="Export")).to_be_visible()
     expect(lab.page.get_by_text("FACTS True")).to_be_visible()
     assert "part_failed" not in lab.page.get_by_text("FACTS").last.inner_text()
+
+
+def test_advice_at_its_line_is_tried_in_the_page(lab: Lab) -> None:
+    lab.wait_until_idle()
+    report = lab.page.locator(".tp-report")
+    open_tab(report, "overview")
+    change = report.locator(".tp-line-change", has_text="fused=True")
+    expect(change).to_contain_text("estimated")
+    change.get_by_role("button", name="Try it here").click()
+    expect(change).to_contain_text("measured here", timeout=60_000)
+    expect(change.get_by_role("button")).to_have_count(0)
+    expect(report).to_have_attribute("data-tp-view", "overview")
+    change.scroll_into_view_if_needed()
+    screenshot(lab.page, "advice-tried")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import re
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -228,3 +230,31 @@ def test_the_cores_and_threads_of_a_run_are_recorded_and_saved(tmp_path: Path, m
     assert (loaded.cpu_cores, loaded.cpu_threads, loaded.cpu_features) == (meta.cpu_cores, 1, meta.cpu_features)
     assert loaded.cpu_model == meta.cpu_model != ""
     assert loaded.others_share == meta.others_share == 0.25
+
+
+def test_the_page_has_a_card_measured_and_shows_what_it_saves_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchprof_magic.report.trying.SECONDS", 0.2)
+    report = recorded()
+    at = place_of(report)
+    answers: list[dict[str, Any]] = []
+    monkeypatch.setattr(report.widget, "send", lambda head, _=(): answers.append(head))
+
+    def card() -> dict[str, Any]:
+        header = json.loads(report.widget._header)
+        assert header["can_try"]
+        (overview,) = (view for view in header["views"] if view["name"] == "overview")
+        return next(card for card in overview["cards"] if card["rule"] == RULE)
+
+    assert (card()["can_try"], card()["certainty"]) == (True, "estimated")
+    report.widget._answer(None, {"kind": "try", "id": "tp-1", "card": at}, [])
+    assert answers == [{"kind": "opened", "id": "tp-1"}]
+    assert (card()["can_try"], card()["certainty"]) == (False, "measured here")
+    report.widget._answer(None, {"kind": "try", "id": "tp-2", "card": 99}, [])
+    assert answers[-1]["kind"] == "error"
+    assert answers[-1]["message"].startswith("It cannot be tried here: there is no advice 99; the report has 1 (")
+
+
+def test_a_recording_without_shapes_offers_no_trial() -> None:
+    report = recorded(has_shapes=False)
+    (overview,) = (view for view in json.loads(report.widget._header)["views"] if view["name"] == "overview")
+    assert not any(card["can_try"] for card in overview["cards"])

@@ -100,7 +100,8 @@ class Card:
     ``per`` follows the bytes: `` a step`` if it is so much less with each step. ``place`` is the line to change, or
     empty, ``at`` what stands before it, ``view`` the view that shows it, and ``spot`` the line in that view, as
     ``file:line``. ``level`` is how sure it is, from 1
-    for a guess to 3 for what was measured; ``certainty`` says so in words.
+    for a guess to 3 for what was measured; ``certainty`` says so in words. ``can_try`` is set if it can be measured on
+    this machine, with what was recorded.
     """
 
     rule: str
@@ -116,6 +117,7 @@ class Card:
     spot: str = ""
     at: str = " in"
     per: str = ""
+    can_try: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

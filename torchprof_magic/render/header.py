@@ -212,11 +212,11 @@ class ReportHeader(msgspec.Struct, frozen=True, kw_only=True):
     one, with it. ``ranged`` are the views that the kernel computes for a range of time, ``first`` is the view to
     open, if not the first tab, and ``exports`` is what the menu offers, in a saved file only what it contains.
     ``can_compare`` says that the page can ask for a comparison with another run, ``can_choose_steps`` that it can
-    choose which steps count; ``change_line`` says how the steps changed since the last run of the cell. Texts are
-    empty where nothing is known.
+    choose which steps count, ``can_try`` that it can have advice measured; ``change_line`` says how the steps changed
+    since the last run of the cell. Texts are empty where nothing is known.
     """
 
-    version: Literal[12] = 12
+    version: Literal[13] = 13
     run_id: str
     title: str
     verdict: VerdictHeader
@@ -232,6 +232,7 @@ class ReportHeader(msgspec.Struct, frozen=True, kw_only=True):
     titles: tuple[tuple[str, str], ...] = ()
     can_compare: bool = False
     can_choose_steps: bool = False
+    can_try: bool = False
     change_line: str = ""
     change: ChangeHeader | None = None
     ranged: tuple[str, ...] = ()

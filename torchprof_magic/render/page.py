@@ -98,14 +98,15 @@ def build_page(
     parent: str = "",
     can_compare: bool = False,
     can_choose_steps: bool = False,
+    can_try: bool = False,
     change_line: str = "",
     compared: ComparedPage | None = None,
 ) -> Page:
     """Return the data for the front end, which offers the ``exports``, and a way back to the page called ``parent``.
 
-    ``can_compare``: the page can ask for a comparison, and with ``can_choose_steps`` for a page in which other steps
-    count. ``change_line`` says in the header how the steps changed since
-    the last run of the cell. ``compared`` is a comparison with another run, which has a tab of its own.
+    ``can_compare``: the page can ask for a comparison, with ``can_choose_steps`` for a page in which other steps count,
+    and with ``can_try`` for one in which advice has been measured. ``change_line`` says in the header how the steps
+    changed since the last run of the cell. ``compared`` is a comparison with another run, which has a tab of its own.
 
     A standalone page has no kernel, so none of its views is built on request, and it must contain what it exports.
     ``live`` builds the views that ask this process, each time that they are asked for.
@@ -130,6 +131,7 @@ def build_page(
         ),
         can_compare=can_compare,
         can_choose_steps=can_choose_steps,
+        can_try=can_try,
         change_line=change_line,
         change=compared.head if compared is not None else None,
         ranged=tuple(ranges.names),

@@ -78,7 +78,14 @@ class _Count(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="
     rows: tuple[int, ...]
 
 
-_Request = _Get | Question | _Open | _Runs | _Compare | _FrontEnd | _Count
+class _Try(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="try"):
+    """A request to measure the advice of a card, by its number from 1, and to show the report with what was found."""
+
+    id: int | str
+    card: int
+
+
+_Request = _Get | Question | _Open | _Runs | _Compare | _FrontEnd | _Count | _Try
 ALL_RANKS = -1
 # Number of live views that stay open; the static copy replaces older ones. A kernel keeps every widget that it has
 # shown, and is not notified when the output that shows it is cleared.
@@ -104,7 +111,7 @@ class Shown:
 
     ``frame_bytes`` is the size of the frames of the report in memory. ``writers`` has for each of ``EXPORTS`` a
     function that writes the file to a path and returns the path. ``counting`` returns the page in which only some steps
-    count, by their rows; it raises ``TorchProfError``.
+    count, by their rows, and ``trying`` that in which the advice of a card was measured; both raise ``TorchProfError``.
     """
 
     def __init__(
@@ -116,9 +123,11 @@ class Shown:
         writers: Mapping[str, Callable[[Path], Path]],
         comparing: Comparing | None = None,
         counting: Callable[[Sequence[int]], Shown] | None = None,
+        trying: Callable[[int], Shown] | None = None,
     ) -> None:
         self.page = page
         self.counting = counting
+        self.trying = trying
         self.comparing = comparing
         self.title = title
         self.frame_bytes = frame_bytes
@@ -197,7 +206,7 @@ class ReportWidget(anywidget.AnyWidget):
 
     def _reply(self, request: _Request) -> tuple[dict[str, object], list[bytes]]:
         """Return the head and the buffers of the reply."""
-        if isinstance(request, _Open | _Compare | _Count):
+        if isinstance(request, _Open | _Compare | _Count | _Try):
             self._replace(self._wished(request))
             return {"kind": "opened"}, []
         if isinstance(request, _FrontEnd):
@@ -213,7 +222,7 @@ class ReportWidget(anywidget.AnyWidget):
         facts, frames = answers.answer(request)
         return {"kind": "answer", "facts": facts}, list(frames)
 
-    def _wished(self, request: _Open | _Compare | _Count) -> Shown:
+    def _wished(self, request: _Open | _Compare | _Count | _Try) -> Shown:
         """Return what is to be shown in this place."""
         match request:
             case _Open():
@@ -222,6 +231,8 @@ class ReportWidget(anywidget.AnyWidget):
                 return self._comparing().compare(request.run, request.is_swapped)
             case _Count():
                 return self._counting(request.rows)
+            case _Try():
+                return self._trying(request.card)
 
     def _rank(self, rank: int) -> Shown:
         if self._open_rank is None:
@@ -239,6 +250,12 @@ class ReportWidget(anywidget.AnyWidget):
         if counting is None:
             raise TorchProfError("This report cannot be shown with other steps.")
         return counting(rows)
+
+    def _trying(self, card: int) -> Shown:
+        trying = self._alive().trying
+        if trying is None:
+            raise TorchProfError("Advice of this report cannot be tried here.")
+        return trying(card)
 
     def _replace(self, shown: Shown) -> None:
         """Show another report in this place; header and data change together."""

@@ -21,6 +21,7 @@ from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_of, steps_sentence, text_summary
 from torchprof_magic.report.analysis import HOLDERS, Analysis
 from torchprof_magic.report.changes import Changes
+from torchprof_magic.report.trying import measured_advice
 from torchprof_magic.report.views import TABS
 from torchprof_magic.runs.known import open_run
 from torchprof_magic.runs.other_runs import other_runs
@@ -143,7 +144,8 @@ class TraceForms(Forms):
 
         compare = partial(_compared_in_page, self, weakref.ref(kept))
         comparing = Comparing(partial(_runs_beside, self.known_id), compare)
-        return self._shown(self.page, comparing, partial(_counting_in_page, self, weakref.ref(kept)))
+        counting = partial(_counting_in_page, self, weakref.ref(kept))
+        return self._shown(self.page, comparing, counting, partial(_trying_in_page, self, weakref.ref(kept)))
 
     def shown_below(self, parent: str) -> Shown:
         """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
@@ -181,6 +183,7 @@ class TraceForms(Forms):
             live=live,
             can_compare=can_ask,
             can_choose_steps=can_ask and self.trace.steps.height > 1,
+            can_try=can_ask,
             change_line=self.change_line,
             compared=self._compared,
         )
@@ -193,7 +196,11 @@ class TraceForms(Forms):
         return self.changes.page(shown=self.trace, is_first=self.opens_changes)
 
     def _shown(
-        self, page: Page, comparing: Comparing | None = None, counting: Callable[[Sequence[int]], Shown] | None = None
+        self,
+        page: Page,
+        comparing: Comparing | None = None,
+        counting: Callable[[Sequence[int]], Shown] | None = None,
+        trying: Callable[[int], Shown] | None = None,
     ) -> Shown:
         from torchprof_magic.render.widget import Shown  # noqa: PLC0415 - as above
 
@@ -202,7 +209,15 @@ class TraceForms(Forms):
         writers: dict[str, Callable[[Path], Path]] = {"html": self.write_html, "chrome": chrome, "perfetto": chrome}
         title = self.trace.meta.title
         size = int(frame_bytes)
-        return Shown(page, title=title, frame_bytes=size, writers=writers, comparing=comparing, counting=counting)
+        return Shown(
+            page,
+            title=title,
+            frame_bytes=size,
+            writers=writers,
+            comparing=comparing,
+            counting=counting,
+            trying=trying,
+        )
 
 
 def _compared_in_page(forms: TraceForms, kept: weakref.ref[KeptView], key: str, is_swapped: bool) -> Shown:
@@ -226,6 +241,17 @@ def _counting_in_page(forms: TraceForms, kept: weakref.ref[KeptView], rows: Sequ
         raise StoreError("At least one of the recorded steps must count.")
     keeper = kept() or KeptView()
     keeper.shown = forms.counting(sorted(set(rows))).shown(keeper)
+    return keeper.shown
+
+
+def _trying_in_page(forms: TraceForms, kept: weakref.ref[KeptView], number: int) -> Shown:
+    """Return what the page shows when the advice of a card has been measured."""
+    try:
+        measured_advice(forms.analysis, number)
+    except (IndexError, ValueError) as exc:
+        raise StoreError(f"It cannot be tried here: {exc}.") from exc
+    keeper = kept() or KeptView()
+    keeper.shown = replace(forms).shown(keeper)  # its page is made again
     return keeper.shown
 
 

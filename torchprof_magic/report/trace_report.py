@@ -14,7 +14,7 @@ from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING,
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.facts.counted_steps import counted_part, step_ns_of, with_chosen_steps
 from torchprof_magic.facts.time_range import TimeRange
-from torchprof_magic.findings.advice import chosen_card, find_advice, plan_trial
+from torchprof_magic.findings.advice import find_advice
 from torchprof_magic.findings.compare.change_words import change_line
 from torchprof_magic.findings.compare.limits_check import (
     broken_bans,
@@ -30,7 +30,7 @@ from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.errors import ProfileAssertionError
 from torchprof_magic.model.shapes import count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA, Trace
-from torchprof_magic.model.units import counted, format_ns, printable
+from torchprof_magic.model.units import counted, printable
 from torchprof_magic.render.displayed import Displayed
 from torchprof_magic.render.figures import FIGURES
 from torchprof_magic.render.memory_page import write_memory_page
@@ -42,6 +42,7 @@ from torchprof_magic.report.json_summary import trace_summary
 from torchprof_magic.report.part import ReportPart
 from torchprof_magic.report.tables import HasTables, Tables, with_tables
 from torchprof_magic.report.trace_forms import TraceForms, new_id
+from torchprof_magic.report.trying import SECONDS, measured_advice
 from torchprof_magic.report.views import TABLES, TABS
 from torchprof_magic.system.files.atomic import target_of, with_memory_for, write_text
 from torchprof_magic.system.files.place import place_of
@@ -283,7 +284,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             self._analysis.with_holders(one) for one in find_advice(self._believed, rules.settings_of(values)).advice
         ]
 
-    def try_advice(self, which: int | str | Advice, *, seconds: float = 5.0) -> Advice:
+    def try_advice(self, which: int | str | Advice, *, seconds: float = SECONDS) -> Advice:
         """Measure one piece of ``advice`` on this machine, and return it with what it saves here.
 
         Both ways run in turns on random numbers of the recorded shapes, as often as the steps called them. In
@@ -298,22 +299,9 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         Raises ``IndexError``, which lists what there is, if there is no such advice, and ``ValueError`` if it cannot be
         tried without your data, the shapes were not recorded, or the recording is of a device that this machine lacks.
         """
-        # torch is needed to try advice, not to read a trace.
-        from torchprof_magic.trials import run_trial  # noqa: PLC0415
-
         if not seconds > 0:
             raise ValueError(f"seconds must be more than 0 (got {seconds!r})")
-        said = chosen_card(self._analysis.findings.advice, which)
-        tried = run_trial(plan_trial(self._believed, said), seconds)
-        words = (
-            f"Tried here on the recorded shapes: {format_ns(tried.before_ns)} before and {format_ns(tried.after_ns)} "
-            f"after, medians of {counted(tried.rounds, 'round')}."
-            + (f" These calls took {format_ns(tried.recorded_ns)} when recorded." if tried.recorded_ns else "")
-            + (f" Not tried: {'; '.join(tried.left_out)}." if tried.left_out else "")
-        )
-        saving = max(round(tried.before_ns - tried.after_ns), 0)
-        found = replace(said, saving_ns=saving, certainty="measured here", evidence=f"{words} {said.evidence}")
-        self._analysis.put_measured(said, found)
+        found = measured_advice(self._analysis, which, seconds)
         self._forms = replace(self._forms)  # its page is made again
         return found
 

@@ -82,6 +82,10 @@ export interface ReportSource {
   readonly canChooseSteps: boolean;
   /** Shows the report in which only these steps count, by the rows of their table, in this place. */
   countSteps(rows: readonly number[]): Promise<Result<null>>;
+  /** Whether the kernel can be asked to measure advice. */
+  readonly canTry: boolean;
+  /** Measures the advice of a card, by its number from 1, and shows the report with what was found in this place. */
+  tryCard(number: number): Promise<Result<null>>;
   pullExport(name: string): Promise<Result<Uint8Array>>;
   /** Opens Perfetto with an export; must be called while a click is handled. */
   openInPerfetto(page: OpeningPage, name: string): Promise<Result<null>>;
@@ -129,6 +133,8 @@ export function openReport(
     compareWith: (run, isSwapped) => open({ kind: "compare", run, is_swapped: isSwapped }),
     canChooseSteps: parsed.value.can_choose_steps && canAnswer(host),
     countSteps: (rows) => open({ kind: "count", rows }),
+    canTry: parsed.value.can_try && canAnswer(host),
+    tryCard: (number) => open({ kind: "try", card: number }),
     ...offered,
   });
 }

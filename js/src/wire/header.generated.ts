@@ -145,7 +145,8 @@ export type RankPart = Checked<typeof rankPart>;
  * if unknown. `per` follows the bytes: ` a step` if it is so much less with each step. `place` is
  * the line to change, or empty, `at` what stands before it, `view` the view that shows it, and
  * `spot` the line in that view, as `file:line`. `level` is how sure it is, from 1 for a guess to 3
- * for what was measured; `certainty` says so in words.
+ * for what was measured; `certainty` says so in words. `can_try` is set if it can be measured on
+ * this machine, with what was recorded.
  */
 export const card = record({
   rule: text,
@@ -161,6 +162,7 @@ export const card = record({
   spot: text,
   at: text,
   per: text,
+  can_try: flag,
 });
 export type Card = Checked<typeof card>;
 
@@ -465,11 +467,12 @@ export const view = (value: unknown, at: string): ViewHeader =>
  * that have a shorter one, with it. `ranged` are the views that the kernel computes for a range of
  * time, `first` is the view to open, if not the first tab, and `exports` is what the menu offers,
  * in a saved file only what it contains. `can_compare` says that the page can ask for a comparison
- * with another run, `can_choose_steps` that it can choose which steps count; `change_line` says
- * how the steps changed since the last run of the cell. Texts are empty where nothing is known.
+ * with another run, `can_choose_steps` that it can choose which steps count, `can_try` that it can
+ * have advice measured; `change_line` says how the steps changed since the last run of the cell.
+ * Texts are empty where nothing is known.
  */
 export const reportHeader = record({
-  version: oneOf(12),
+  version: oneOf(13),
   run_id: text,
   title: text,
   verdict: verdictHeader,
@@ -485,6 +488,7 @@ export const reportHeader = record({
   titles: listOf(tupleOf(text, text)),
   can_compare: flag,
   can_choose_steps: flag,
+  can_try: flag,
   change_line: text,
   change: orNull(changeHeader),
   ranged: listOf(text),

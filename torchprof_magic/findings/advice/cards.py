@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.trial_plan import tries
 from torchprof_magic.findings.ranks.verdict import file_words
 from torchprof_magic.findings.verdict.words import place_of
 from torchprof_magic.model.shapes import Card
@@ -26,7 +27,11 @@ LEVELS = {"measured": 3, "measured here": 3, "estimated": 2, "guess": 1}
 def cards_of(trace: Trace, advice: Sequence[Advice]) -> tuple[Card, ...]:
     """Return a card for each piece of advice, in the same order."""
     has_lines = lines_table(trace).frame.height > 0
-    cards = (_card(each, _place(trace, each), "source" if has_lines and each.line else "") for each in advice)
+    views = ("source" if has_lines and each.line else "" for each in advice)
+    cards = (
+        replace(_card(each, _place(trace, each), view), can_try=tries(trace, each))
+        for each, view in zip(advice, views, strict=True)
+    )
     spots = (spot_of(trace, each.file, each.line) for each in advice)
     return tuple(replace(card, spot=spot if card.view else "") for card, spot in zip(cards, spots, strict=True))
 

@@ -85,6 +85,11 @@ class TrialPlan(NamedTuple):
     has_backward: bool = True
 
 
+def tries(trace: Trace, advice: Advice) -> bool:
+    """Return whether advice may be tried with what was recorded; ``plan_trial`` knows whether it can."""
+    return advice.rule in _PLANS and trace.meta.has_shapes and advice.certainty != "measured here"
+
+
 def plan_trial(trace: Trace, advice: Advice) -> TrialPlan:
     """Return what to measure for a piece of advice.
 

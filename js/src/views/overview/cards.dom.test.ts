@@ -57,6 +57,33 @@ describe("what to change", () => {
     expect(text).toContain("−1 MiB per step");
   });
 
+  it("has advice tried where a kernel can answer, and says while it does so, and why it could not", async () => {
+    const views = [
+      factsHeader("overview", { cards: [CARD, { ...CARD, title: "Other", can_try: true }] }),
+    ];
+    mounted = mount(hostOf({ views, can_try: true }));
+    await settle();
+    const buttons = () => [...document.body.querySelectorAll<HTMLButtonElement>(".tp-try button")];
+    expect(buttons().map(({ textContent }) => textContent)).toEqual(["Try it here"]);
+    buttons()[0]?.click();
+    await settle();
+    const asked = mounted.host.sent.at(-1) as Readonly<Record<string, unknown>>;
+    expect(asked).toMatchObject({ kind: "try", card: 2 });
+    expect([buttons()[0]?.textContent, buttons()[0]?.disabled]).toEqual(["Trying…", true]);
+    const message = "It cannot be tried here.";
+    mounted.host.emit("msg:custom", { kind: "error", id: asked.id, message }, []);
+    await settle();
+    expect(find(document.body, ".tp-try-failure").textContent).toBe(message);
+    expect(buttons()[0]?.textContent).toBe("Try it here");
+  });
+
+  it("offers no trial in a page that nothing answers", async () => {
+    const views = [factsHeader("overview", { cards: [{ ...CARD, can_try: true }] })];
+    mounted = mount(hostOf({ views }));
+    await settle();
+    expect(document.body.querySelector(".tp-try")).toBeNull();
+  });
+
   it("shows hostile texts as they are", async () => {
     const [text] = await textsOf({ title: HOSTILE[0], evidence: `\`${HOSTILE[2]}\`` });
     expect(text).toContain(HOSTILE[0]);

@@ -5,6 +5,7 @@ import { revealIn, showView } from "../../state/store";
 import type { Card } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
+import { TryCard } from "./try-card";
 
 /** A card with its number, by which `try_advice` knows it. */
 export interface NumberedCard {
@@ -45,7 +46,7 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
                 <Marked text={card.evidence} />
               </p>
             </div>
-            <Saving card={card} />
+            <Saving report={report} card={card} number={number} />
           </li>
         ))}
       </ol>
@@ -54,7 +55,7 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
 }
 
 /** The change of a line, below it: what to write instead, and why. */
-export function Change({ card, number }: NumberedCard) {
+export function Change({ report, card, number }: NumberedCard & WithReport) {
   return (
     <li class="tp-card tp-line-change">
       <span class="tp-card-number">{number}</span>
@@ -67,12 +68,16 @@ export function Change({ card, number }: NumberedCard) {
           </span>
         </p>
       </div>
-      <Saving card={card} />
+      <Saving report={report} card={card} number={number} />
     </li>
   );
 }
 
-function Saving({ card }: { readonly card: Card }) {
+interface WithReport {
+  readonly report: ReportContext;
+}
+
+function Saving({ report, card, number }: NumberedCard & WithReport) {
   return (
     <div class="tp-card-saving">
       <strong>{savingOf(card)}</strong>
@@ -80,6 +85,7 @@ function Saving({ card }: { readonly card: Card }) {
       <div class="tp-aside">
         {card.certainty} <span aria-hidden="true">{dotsOf(card.level)}</span>
       </div>
+      <TryCard report={report} card={card} number={number} />
     </div>
   );
 }

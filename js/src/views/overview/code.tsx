@@ -156,7 +156,13 @@ function LineRow({ code, row, head }: LineProps) {
           </Button>
           <BarCell {...bar} />
         </div>
-        {changes.has(row) && <ol>{changes.get(row)?.map(Change)}</ol>}
+        {changes.has(row) && (
+          <ol>
+            {changes.get(row)?.map((change) => (
+              <Change key={change.number} report={report} {...change} />
+            ))}
+          </ol>
+        )}
       </li>
     </>
   );

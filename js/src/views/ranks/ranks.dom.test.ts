@@ -52,6 +52,7 @@ function host(): FakeHost {
         spot: "",
         at: " in",
         per: "",
+        can_try: false,
       },
     ],
   };

@@ -30,6 +30,7 @@ const CARD = {
   at: "",
   spot: "",
   per: "",
+  can_try: false,
   view: "",
 };
 let mounts = 0;
