@@ -104,3 +104,15 @@ def test_advice_at_its_line_is_tried_in_the_page(lab: Lab) -> None:
     expect(report).to_have_attribute("data-tp-view", "overview")
     change.scroll_into_view_if_needed()
     screenshot(lab.page, "advice-tried")
+
+
+def test_the_number_of_a_line_leads_to_the_line_in_the_cell(lab: Lab) -> None:
+    lab.wait_until_idle()
+    report = lab.page.locator(".tp-report")
+    open_tab(report, "overview")
+    report.locator(".tp-line", has_text="optimizer.zero_grad()").get_by_title("Go to this line in the cell").click()
+    cell = lab.page.locator(".jp-Cell", has=report)
+    expect(cell.locator(".cm-content")).to_be_focused()
+    at_cursor = "() => document.getSelection().anchorNode.parentElement.closest('.cm-line')?.textContent"
+    lab.page.wait_for_function(f"() => ({at_cursor})()?.trim() === 'optimizer.zero_grad()'", timeout=10_000)
+    lab.page.keyboard.press("Escape")

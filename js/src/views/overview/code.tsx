@@ -1,5 +1,7 @@
 /** The code with its time, line by line, and what to write instead at the line that it is about. */
 
+import { useSignal } from "@preact/signals";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { columnFormat, plural } from "../../base/format";
 import { type CodeItem, codeItems, codeRows, isFunction } from "../../layout/code-lines";
 import type { LateView } from "../../state/python-sync";
@@ -7,6 +9,7 @@ import { revealIn } from "../../state/store";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { FactsHeader } from "../../wire/header";
 import { Button } from "../common/button";
+import { cellLine, goToCellLine } from "../common/cell-line";
 import type { ReportContext, TableProps } from "../common/context";
 import { Digits } from "../common/parts";
 import { useRanged } from "../common/ranged";
@@ -119,6 +122,39 @@ function firstFunction(frame: Frame): number {
   return rowsOf(frame).findIndex((row) => isFunction(frame, row));
 }
 
+interface LineNumberProps {
+  readonly line: number | null;
+  readonly text: string;
+}
+
+/** The number of a line, which leads to the line in the notebook's cell where that stands on the same page. */
+function LineNumber({ line, text }: LineNumberProps) {
+  const place = useRef<HTMLSpanElement>(null);
+  const isLink = useSignal(false);
+  const find = () =>
+    place.current === null || line === null ? null : cellLine(place.current, line, text);
+  useLayoutEffect(() => {
+    isLink.value = find() !== null;
+  }, [line, text]);
+  const go = () => {
+    const found = find();
+    if (found !== null && place.current !== null) {
+      goToCellLine(found, getComputedStyle(place.current).getPropertyValue("--tp-selected"));
+    }
+  };
+  return (
+    <span class="tp-line-number" ref={place}>
+      {isLink.value ? (
+        <Button class="tp-link" title="Go to this line in the cell" onClick={go}>
+          {line}
+        </Button>
+      ) : (
+        line
+      )}
+    </span>
+  );
+}
+
 interface LineProps {
   readonly code: Code;
   readonly row: number;
@@ -141,7 +177,7 @@ function LineRow({ code, row, head }: LineProps) {
       {head !== "" && <li class="tp-lines-file">{head}</li>}
       <li>
         <div class={`tp-line${looks}`}>
-          <span class="tp-line-number">{Number.isNaN(line) || isPlaced ? "" : line}</span>
+          <LineNumber line={Number.isNaN(line) || isPlaced ? null : line} text={text} />
           <Button
             class="tp-line-text"
             title={isPlaced ? `${text} ${spot}` : text}

@@ -85,6 +85,32 @@ describe("a report", () => {
     expect(root.dataset.tpView).toBe("notes");
   });
 
+  it("keeps filter, sorting and selection when the rest of the same run comes, and says until then that it will", async () => {
+    const { root, host } = await show();
+    host.traits.set("_progress", "Still running");
+    host.emit("change:_progress");
+    await openTab(root, "ops");
+    const search = () => find(root, ".tp-search") as HTMLInputElement;
+    search().value = "aten";
+    search().dispatchEvent(new Event("input", { bubbles: true }));
+    await settle();
+    find(root, "[data-tp-row]").click();
+    await settle();
+    expect(find(root, ".tp-progress").textContent).toBe("Still running");
+    const chosen = () => find(root, "[data-tp-row][aria-selected='true']").textContent;
+    const before = chosen();
+    host.traits.set("_header", hostOf({ title: "the whole run" }).get("_header"));
+    host.emit("change:_header");
+    host.traits.set("_progress", "");
+    host.emit("change:_progress");
+    await settle();
+    expect(find(root, ".tp-title").textContent).toBe("the whole run");
+    expect(root.querySelector(".tp-progress")).toBeNull();
+    expect(root.dataset.tpView).toBe("ops");
+    expect(search().value).toBe("aten");
+    expect(chosen()).toBe(before);
+  });
+
   it("opens the notes when the notice is clicked", async () => {
     const { root } = await show(hostOf({ notice: "214 kernels are missing." }));
     find(root, ".tp-notice").click();
