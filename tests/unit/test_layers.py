@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "pytest_plugin": {"profiling"},
     "trainers": {"ipython", "profiling", "run", "capture", "system", "model"},
     "profiling": {"run", "capture", "options", "model"},
-    "run": {"runs", "report", "ingest", "store", "capture", "options", "system", "model"},
+    "run": {"runs", "report", "exporters", "ingest", "store", "capture", "options", "system", "model"},
     "loading": {"jobs", "report", "system"},
     "jobs": {"report", "runs", "render", "exporters", "findings", "facts", "system", "model"},
     "report": {"runs", "trials", "render", "exporters", "findings", "tables", "facts", "ingest", "system", "model"},

@@ -79,7 +79,7 @@ from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.capture.watch.trainers import caller_in_cell
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
-from torchprof_magic.model.recording import Recording
+from torchprof_magic.model.recording import READ_FILES, Recording
 from torchprof_magic.model.units import counted, enumerated
 from torchprof_magic.options import OPTIONS
 from torchprof_magic.system.process.other_programs import OtherPrograms
@@ -584,6 +584,8 @@ class CaptureSession:
             discard(cycle.path)
         self._fallbacks.remove_empty()
         if self._folder is not None:
+            for read in self._folder.glob(READ_FILES.format("*")):
+                discard(read)
             with suppress(OSError):  # it is gone, or contains files of the user
                 self._folder.rmdir()
 

@@ -26,8 +26,11 @@ _LEVEL = 3  # of zlib; level 6 takes three times as long and saves a tenth
 _DATE = (1980, 1, 1, 0, 0, 0)  # so that equal recordings are equal files
 
 
-def write_saved(trace: Trace, path: Path) -> Path:
-    """Write the whole trace with its meta and problems, and return the path; ``load`` returns exactly the same."""
+def write_saved(trace: Trace, path: Path, *, level: int = _LEVEL) -> Path:
+    """Write the whole trace with its meta and problems, and return the path; ``load`` returns exactly the same.
+
+    ``level`` is that of zlib; with 0, nothing is compressed.
+    """
     head = {
         "format": "torchprof",
         "version": SAVED_VERSION,
@@ -36,14 +39,14 @@ def write_saved(trace: Trace, path: Path) -> Path:
         "problems": [asdict(problem) for problem in trace.problems],
     }
     with exporting(path) as file, zipfile.ZipFile(file, "w") as archive:
-        _add(archive, SAVED_HEAD, json.dumps(head).encode())
+        _add(archive, SAVED_HEAD, json.dumps(head).encode(), level)
         for name in FRAME_SCHEMAS:
             buffer = io.BytesIO()
             getattr(trace, name).write_ipc(buffer, compression="uncompressed")
-            _add(archive, f"{name}.arrow", buffer.getvalue())
+            _add(archive, f"{name}.arrow", buffer.getvalue(), level)
     return path
 
 
-def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+def _add(archive: zipfile.ZipFile, name: str, data: bytes, level: int) -> None:
     info = zipfile.ZipInfo(name, _DATE)
-    archive.writestr(info, data, zipfile.ZIP_DEFLATED, _LEVEL)
+    archive.writestr(info, data, zipfile.ZIP_DEFLATED if level else zipfile.ZIP_STORED, level)

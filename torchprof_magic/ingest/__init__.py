@@ -1,10 +1,21 @@
 """Readers: bytes of trace files become a ``Trace``. Files are not trusted, and torch is never imported."""
 
 from torchprof_magic.ingest.chrome.metadata import facts_of
-from torchprof_magic.ingest.chrome.reader import read_chrome
+from torchprof_magic.ingest.chrome.reader import read_chrome, with_what_files_say
 from torchprof_magic.ingest.opening import read_place
 from torchprof_magic.ingest.readers import READERS, read_file
+from torchprof_magic.ingest.saved.reader import read_saved
 from torchprof_magic.ingest.snapshot.attach import with_snapshot
 from torchprof_magic.ingest.two_pass.join import join_passes
 
-__all__ = ["READERS", "facts_of", "join_passes", "read_chrome", "read_file", "read_place", "with_snapshot"]
+__all__ = [
+    "READERS",
+    "facts_of",
+    "join_passes",
+    "read_chrome",
+    "read_file",
+    "read_place",
+    "read_saved",
+    "with_snapshot",
+    "with_what_files_say",
+]

@@ -15,6 +15,8 @@ from torchprof_magic.model.meta import (  # noqa: TC001 - the same
     TwoPass,
 )
 
+# What the files of cycles were read into stands beside them under such a name.
+READ_FILES = "read-{}.torchprof"
 # Python before 3.12 cannot evaluate the first.
 if TYPE_CHECKING:
     Numbers = array[int]

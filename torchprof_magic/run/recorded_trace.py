@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.ingest import facts_of, join_passes, read_chrome, with_snapshot
+from torchprof_magic.exporters.saved import write_saved
+from torchprof_magic.ingest import facts_of, join_passes, read_chrome, read_saved, with_snapshot, with_what_files_say
 from torchprof_magic.model.distinct import distinct
-from torchprof_magic.model.errors import IngestError
+from torchprof_magic.model.errors import IngestError, TorchProfError
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
+from torchprof_magic.model.recording import READ_FILES
 from torchprof_magic.model.units import format_bytes
 from torchprof_magic.run.host_lines import with_host_lines
 from torchprof_magic.run.scopes import with_scopes
@@ -44,11 +49,13 @@ def trace_of(
     cell: CellSource | None,
     cell_labels: tuple[tuple[str, str], ...],
     ops_before: Callable[[list[str]], tuple[str, ...] | None],
+    keeps: bool = False,
 ) -> tuple[Trace, bool]:
     """Return the trace of a live run, and whether all of its files could be read.
 
     A cycle whose file cannot be read becomes a problem that names the file. ``ops_before`` is asked which of the ops
-    the process had called before.
+    the process had called before. With ``keeps``, what was read is kept beside the files: another process, which reads
+    them again when the loop has ended, then has it in a quarter of the time.
     """
     marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
     meta = Meta(
@@ -69,7 +76,7 @@ def trace_of(
         others_share=recording.others_share,
         has_function_lines=bool(recording.function_lines),
     )
-    trace, problems = _read_cycles(recording, meta)
+    trace, problems = _read_cycles(recording, meta, keeps=keeps)
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = with_host_lines(with_waits(with_storages(trace, recording), recording), recording)
@@ -129,15 +136,16 @@ def _labels_in(trace: Trace, recording: Recording) -> tuple[tuple[str, str], ...
     return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 
 
-def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]]:
+def _read_cycles(recording: Recording, meta: Meta, *, keeps: bool) -> tuple[Trace, list[Problem]]:
     """Return one trace of all cycles, without those that are damaged or too large to read, and their problems."""
+    joined = partial(_joined, meta=meta, folder=recording.folder, keeps=keeps)
     cycles, problems = _readable_here(recording.cycles)
     try:
-        return _joined(cycles, meta), problems
+        return joined(cycles), problems
     except IngestError:
         pass
     except MemoryError:  # another process took it meanwhile
-        return _joined([], meta), [
+        return joined([]), [
             *problems,
             *(_too_large(cycle.path, "memory ran out") for cycle in cycles),
         ]
@@ -151,7 +159,7 @@ def _read_cycles(recording: Recording, meta: Meta) -> tuple[Trace, list[Problem]
             problems.append(_too_large(cycle.path, "memory ran out"))
         else:
             whole.append(cycle)
-    return _joined(whole, meta), problems
+    return joined(whole), problems
 
 
 def _readable_here(cycles: Sequence[Cycle]) -> tuple[list[Cycle], list[Problem]]:
@@ -170,10 +178,28 @@ def _readable_here(cycles: Sequence[Cycle]) -> tuple[list[Cycle], list[Problem]]
     return readable, problems
 
 
-def _joined(cycles: Sequence[Cycle], meta: Meta) -> Trace:
+def _joined(cycles: Sequence[Cycle], meta: Meta, folder: Path, *, keeps: bool) -> Trace:
     if not cycles:
         return read_chrome([_NO_EVENTS], meta)
-    return read_chrome([cycle.path for cycle in cycles], meta, cycles=[cycle.number for cycle in cycles])
+    before = _place_of(cycles, folder)
+    if before is not None and before.exists():
+        with suppress(IngestError, MemoryError):
+            trace = read_saved(before)
+            return replace(trace, meta=with_what_files_say(meta, trace.meta))
+    trace = read_chrome([cycle.path for cycle in cycles], meta, cycles=[cycle.number for cycle in cycles])
+    if keeps and before is not None:
+        with suppress(TorchProfError, OSError):  # it is only faster with it
+            write_saved(trace, before, level=0)
+    return trace
+
+
+def _place_of(cycles: Sequence[Cycle], folder: Path) -> Path | None:
+    """Return where the trace of these files is kept once it was read; ``None`` if one of them is gone."""
+    try:
+        facts = [(cycle.number, stat.st_size, stat.st_mtime_ns) for cycle in cycles for stat in (cycle.path.stat(),)]
+    except OSError:
+        return None
+    return folder / READ_FILES.format(hashlib.blake2s(repr(facts).encode(), digest_size=8).hexdigest())
 
 
 def bytes_of_file(path: Path) -> int:

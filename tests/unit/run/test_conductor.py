@@ -18,7 +18,7 @@ from torchprof_magic.ipython import extension
 from torchprof_magic.model.errors import IngestError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import KeepOptions, ProfileOptions
-from torchprof_magic.run import conductor, reading
+from torchprof_magic.run import conductor, recorded_trace
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import sweep
 from torchprof_magic.runs import this_process
@@ -249,7 +249,7 @@ def test_a_failed_analysis_keeps_the_trace_and_does_not_hide_the_users_exception
         raise failure
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "read_chrome", fail)
+        patch.setattr(recorded_trace, "read_chrome", fail)
         run = door.record(f"{WORK}raise KeyError('mine')" if is_raising else WORK)
     assert isinstance(run.error, KeyError if is_raising else type(None))
     assert (run.report, run.done) == (None, [1])
@@ -261,14 +261,14 @@ def test_a_failed_analysis_keeps_the_trace_and_does_not_hide_the_users_exception
 
 
 def test_an_interrupt_while_the_trace_is_read_keeps_the_trace(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = reading.read_chrome
+    original = recorded_trace.read_chrome
 
     def interrupted(*arguments: Any, **named: Any) -> object:
         interrupt()
         return original(*arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "read_chrome", interrupted)
+        patch.setattr(recorded_trace, "read_chrome", interrupted)
         run = door.record()
     assert isinstance(run.error, KeyboardInterrupt)
     assert run.said.startswith("torchprof: Analysis interrupted. The trace is kept in ")
@@ -279,7 +279,7 @@ def test_an_interrupt_while_the_trace_is_read_keeps_the_trace(door: Door, monkey
 def test_a_cycle_that_cannot_be_read_is_a_problem_that_names_its_file(
     door: Door, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    original = reading.read_chrome
+    original = recorded_trace.read_chrome
 
     def read(files: list[Path | bytes], *rest: Any, **more: Any) -> object:
         if isinstance(files[0], Path):
@@ -287,7 +287,7 @@ def test_a_cycle_that_cannot_be_read_is_a_problem_that_names_its_file(
         return original(files, *rest, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "read_chrome", read)
+        patch.setattr(recorded_trace, "read_chrome", read)
         run = door.record()
     assert run.error is None
     assert run.codes == ["run.unreadable_cycle" if isinstance(failure, IngestError) else "run.too_large"]

@@ -36,6 +36,7 @@ def test_cycles_that_do_not_fit_into_memory_stay_on_disk_and_the_others_are_read
         asked.append(file_bytes)
         return Lack(2 * file_bytes, 5000, is_limit=False) if 2 * file_bytes > 5000 else None
 
+    monkeypatch.setattr(reading, "lack_for_reading", lacks)
     monkeypatch.setattr(recorded_trace, "lack_for_reading", lacks)
     folder = tmp_path / "torchprof-run"
     folder.mkdir()

@@ -178,6 +178,29 @@ def _earliest(spans: pl.DataFrame, memory: pl.DataFrame, counters: pl.DataFrame)
     return min(times, default=first if isinstance(first, int) else 0)
 
 
+# What the files say of a run; the rest of its metadata is known elsewhere.
+_SAID_BY_FILES = (
+    "start_unix_ns",
+    "devices",
+    "rank",
+    "world_size",
+    "backend",
+    "process_groups",
+    "has_shapes",
+    "has_stacks",
+    "has_call_stacks",
+    "has_flops",
+    "has_memory",
+    "extra",
+)
+
+
+def with_what_files_say(meta: Meta, read: Meta) -> Meta:
+    """Return the metadata with what the files said when they were read before, with less of the rest."""
+    said = {name: getattr(read, name) for name in _SAID_BY_FILES}
+    return replace(meta, device_names=meta.device_names or read.device_names, **said)
+
+
 def _described(
     meta: Meta,
     heads: list[Head],

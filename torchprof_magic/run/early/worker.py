@@ -29,6 +29,7 @@ def page_of(asked: Asked) -> Made:
         cell=asked.cell,
         cell_labels=asked.cell_labels,
         ops_before=lambda names: tuple(sorted(asked.known_ops.intersection(names))),
+        keeps=True,
     )
     page = Report(trace, run_id=asked.run_id).early_page()
     return Made(header=page.header, data=page.data)

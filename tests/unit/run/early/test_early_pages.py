@@ -6,23 +6,28 @@ import io
 import json
 from array import array
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 import torch
 from torch import nn
 
 from torchprof_magic.capture import CaptureSession
-from torchprof_magic.model.meta import CellSource, Stepping
+from torchprof_magic.ingest import read_chrome, with_what_files_say
+from torchprof_magic.model.meta import CellSource, Meta, Stepping
 from torchprof_magic.model.recording import HostLine, LineSite, LiveStorage, ProgramMarks, TagBatch, TaggedTensor
+from torchprof_magic.model.trace import FRAME_SCHEMAS
 from torchprof_magic.options import ProfileOptions, ScheduleOptions
+from torchprof_magic.run import recorded_trace
 from torchprof_magic.run.early import wire, worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from torchprof_magic.model.recording import Recording
+    from torchprof_magic.model.trace import Trace
 
 
 def asked(recording: Recording) -> wire.Asked:
@@ -115,6 +120,56 @@ def test_the_page_is_that_of_the_recording_and_asks_for_nothing(told: list[tuple
         [],
     )
     assert len(made.data) > 0
+
+
+def test_what_was_read_early_is_read_again_as_it_is_in_the_files(
+    told: list[tuple[Recording, float | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = told[1][0]
+    trace, is_whole = read(recording, keeps=True)
+    assert len(list(recording.folder.glob("read-*.torchprof"))) == 1
+    asked_files: list[object] = []
+    monkeypatch.setattr(recorded_trace, "read_chrome", lambda files, *_, **__: asked_files.append(files))
+    # Other facts that are known only when the loop has ended are those of the later recording.
+    again, is_whole_again = read(replace(recording, plain_step_ns=(1, 2), device_names=("mine",)))
+    assert (asked_files, is_whole, is_whole_again) == ([], True, True)
+    assert again.meta == replace(trace.meta, plain_step_ns=(1, 2), device_names=("mine",))
+    for name in FRAME_SCHEMAS:
+        assert getattr(again, name).equals(getattr(trace, name), null_equal=True), name
+    assert again.problems == trace.problems
+
+
+def test_what_was_read_of_files_that_were_written_anew_is_not_used(
+    told: list[tuple[Recording, float | None]],
+) -> None:
+    recording = told[0][0]
+    read(recording, keeps=True)
+    (cycle,) = recording.cycles
+    events = json.loads(cycle.path.read_bytes())
+    events["traceEvents"] = [event for event in events["traceEvents"] if event.get("name") != "aten::sum"]
+    cycle.path.write_text(json.dumps(events))
+    trace, _ = read(recording)
+    assert "aten::sum" not in trace.events["name"].cast(pl.String).to_list()
+    # A damaged one is not used either.
+    read(recording, keeps=True)
+    for kept in recording.folder.glob("read-*.torchprof"):
+        kept.write_bytes(kept.read_bytes()[:1000])
+    again, _ = read(recording)
+    assert again.events.height == trace.events.height
+
+
+def test_the_files_say_what_is_not_known_before_they_are_read() -> None:
+    meta = Meta(title="mine", torch_version="2.13.0")
+    path = Path(__file__).parents[3] / "data"
+    trace_file = next(file for file in sorted(path.rglob("*.json.gz")))
+    found = read_chrome([trace_file], meta).meta
+    assert with_what_files_say(meta, read_chrome([trace_file]).meta) == found
+
+
+def read(recording: Recording, *, keeps: bool = False) -> tuple[Trace, bool]:
+    return recorded_trace.trace_of(
+        recording, title="", cell=None, cell_labels=(), ops_before=lambda _: None, keeps=keeps
+    )
 
 
 def test_a_recording_that_cannot_be_read_is_answered_with_why(
