@@ -6,10 +6,13 @@ It takes only what no other program wants of the machine, so that the loop that 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from contextlib import suppress
 from typing import IO
+
+import psutil
 
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.run.early.wire import GIVE_WAY, Asked, Made, asked_of, read, write
@@ -17,6 +20,8 @@ from torchprof_magic.run.recorded_trace import trace_of
 from torchprof_magic.system.process.memory import lack_for_reading
 
 _LEAST_PRIORITY = 19
+# A notebook that is only read does not keep the memory of the process.
+IDLE_S = 600.0
 
 
 def page_of(asked: Asked) -> Made:
@@ -36,13 +41,21 @@ def page_of(asked: Asked) -> Made:
 
 
 def serve(asked: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer every request, until there is no more."""
-    while (packed := read(asked)) is not None:
+    """Answer every request, until there is no more, or none for ten minutes."""
+    while _is_asked(asked) and (packed := read(asked)) is not None:
         try:
             made = page_of(asked_of(packed))
         except Exception as exc:  # noqa: BLE001 - the report of the whole run is made in any case
             made = Made(error=f"{type(exc).__name__}: {exc}")
         write(answers, made)
+
+
+def _is_asked(asked: IO[bytes]) -> bool:
+    """Wait for the next request; returns False if there is none for long. Where that cannot be told, there is one."""
+    try:
+        return bool(select.select([asked], [], [], IDLE_S)[0])
+    except (OSError, ValueError):  # on Windows, and of what is no file
+        return True
 
 
 def main() -> None:
@@ -58,8 +71,9 @@ def main() -> None:
 
 def _give_way() -> None:
     """Run only while a core has nothing else to do, where the system can do that."""
-    with suppress(AttributeError, OSError):
-        os.nice(_LEAST_PRIORITY)
+    process = psutil.Process()
+    with suppress(psutil.Error, OSError):
+        process.nice(getattr(psutil, "IDLE_PRIORITY_CLASS", _LEAST_PRIORITY))
     with suppress(AttributeError, OSError):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from support import recording
 
-from torchprof_magic.run.early import helper, reports
+from torchprof_magic.run.early import helper, reports, worker
 from torchprof_magic.run.early.helper import Helper
 from torchprof_magic.run.early.wire import Asked, Made
 
@@ -104,6 +106,20 @@ def test_a_process_that_is_killed_shows_nothing_and_the_next_helper_starts_anoth
     following.ask(request_of(tmp_path))
     wait_for(lambda: shown)
     following.end()
+
+
+def test_a_process_that_is_asked_nothing_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(worker, "IDLE_S", 0.01)
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as asked, os.fdopen(writing, "wb"), (tmp_path / "answers").open("wb") as answers:
+        worker.serve(asked, answers)  # ends although the other end is open
+
+
+def test_the_process_has_the_least_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helper, "gives_way", True)
+    helper.end_process()
+    process = psutil.Process(Helper(lambda _: None)._process.pid)
+    wait_for(lambda: process.nice() == 19)
 
 
 def test_a_failure_of_what_shows_is_kept_and_raised_at_the_end(tmp_path: Path) -> None:
