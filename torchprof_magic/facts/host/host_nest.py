@@ -1,20 +1,17 @@
 """The host's ops, annotations, Python frames and runtime calls, nested so that every moment has one innermost event.
 
-Recorded Python frames do not nest properly. An annotation begins inside the frame of ``record_function.__enter__`` and
-outlives it; frames that never returned end with the recording. Here the annotation begins where that frame ends, and
-any other event that outlives the one around it is cut off there.
+Recorded Python frames do not nest properly; ``nest_properly`` says what becomes of those that do not.
 """
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.facts.host.proper_nest import nest_properly, roles_of
 from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, depth_of, levels, nearest_marked
-from torchprof_magic.model.trace import CATEGORIES
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
@@ -56,71 +53,16 @@ def host_nest(trace: Trace) -> HostNest:
     torn = torn[np.isin(torn, lane)]
     if len(torn) == 0:
         return found
-    kind = events["category"].to_physical().to_numpy()[row]
-    return _with_lanes_nested_again(found, torn, kind)
+    order, start, end, parent = nest_properly(
+        found.lane, start, end, found.parent, roles_of(events["category"][row]), torn
+    )
+    return HostNest(row[order], lane, start, end, parent)
 
 
 @once_per_trace
 def nest_levels(trace: Trace) -> list[IntArray]:
     """Return the indexes in the nest by the number of events around them, from the outermost."""
     return levels(depth_of(host_nest(trace).parent))
-
-
-def _with_lanes_nested_again(nest: HostNest, lanes: IntArray, kind: IntArray) -> HostNest:
-    """Nest the events of some lanes one by one; the others stay as they are."""
-    frame, annotation = CATEGORIES.index("python_function"), CATEGORIES.index("user_annotation")
-    order, start, end = np.arange(len(nest.row)), nest.start_ns.copy(), nest.end_ns.copy()
-    parent = nest.parent.copy()
-    for lane in lanes.tolist():
-        first, last = np.searchsorted(nest.lane, [lane, lane + 1])
-        rows = slice(first, last)
-        placed = _nested(
-            start[rows].tolist(),
-            end[rows].tolist(),
-            (kind[rows] == frame).tolist(),
-            (kind[rows] == annotation).tolist(),
-        )
-        order[rows] = np.asarray(placed.order) + first
-        start[rows], end[rows] = placed.start, placed.end
-        above = np.asarray(placed.parent)
-        parent[rows] = np.where(above >= 0, above + first, NO_PARENT)
-    return HostNest(nest.row[order], nest.lane, start, end, parent)
-
-
-class _Placed(NamedTuple):
-    order: list[int]
-    start: list[int]
-    end: list[int]
-    parent: list[int]
-
-
-def _nested(starts: list[int], ends: list[int], is_frame: list[bool], is_annotation: list[bool]) -> _Placed:
-    """Nest the events of one lane, given in nesting order."""
-    placed = _Placed([], [], [], [])
-    open_places: list[int] = []
-    moved: list[tuple[int, int, int]] = []  # annotations that begin later: from when on they count, -end and row
-    row, count = 0, len(starts)
-    while row < count or moved:
-        if moved and (row == count or moved[0][:2] <= (starts[row], -ends[row])):
-            start, _, current = heapq.heappop(moved)
-        else:
-            start, current = starts[row], row
-            row += 1
-        while open_places and placed.end[open_places[-1]] <= start:
-            open_places.pop()
-        end = ends[current]
-        above = open_places[-1] if open_places else NO_PARENT
-        if above >= 0 and end > (limit := placed.end[above]):
-            if is_annotation[current] and is_frame[placed.order[above]]:
-                heapq.heappush(moved, (limit, -end, current))
-                continue
-            end = max(limit, start)
-        placed.order.append(current)
-        placed.start.append(start)
-        placed.end.append(end)
-        placed.parent.append(above)
-        open_places.append(len(placed.order) - 1)
-    return placed
 
 
 def inherited(nest: HostNest, marks: IntArray, turns: list[IntArray]) -> tuple[IntArray, IntArray]:

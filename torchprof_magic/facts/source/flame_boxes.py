@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.host.host_nest import host_nest
+from torchprof_magic.facts.host.proper_nest import PLACE, RANGE, nest_properly, roles_of
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
 from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
@@ -21,6 +23,7 @@ from torchprof_magic.model.intervals import (
     nest,
     nesting_order,
     own_time,
+    self_time,
 )
 from torchprof_magic.model.units import short_file
 
@@ -68,18 +71,44 @@ class HostBoxes(NamedTuple):
         """Return the innermost box at or around each event row, -1 for none and for row -1."""
         if self.ops is not None:
             return ops_around(trace, self.ops, rows)
-        known = np.flatnonzero(rows >= 0)
-        lane, start, dur = (trace.events[name].to_numpy()[rows[known]] for name in ("lane", "start_ns", "dur_ns"))
-        found = np.full(len(rows), NO_PARENT, np.int64)
-        found[known] = innermost_at(
-            self.lane, self.start_ns, self.dur_ns, lane, start, until_ns=start + dur, parent=self.parent
+        found = _boxes_that_are(self, trace)[rows]
+        others = np.flatnonzero((found < 0) & (rows >= 0))
+        lane, start, end = _proper_times(trace, rows[others].astype(np.int64))
+        found[others] = innermost_at(
+            self.lane, self.start_ns, self.dur_ns, lane, start, until_ns=end, parent=self.parent
         )
         return found
 
 
 @once_per_trace
 def host_boxes(trace: Trace) -> HostBoxes:
-    """Return the boxes of all threads."""
+    """Return the boxes of all threads, properly nested: ``own_ns`` adds up to the time in which a thread has any.
+
+    Where boxes were recorded that overlap one another, times are those of ``nest_properly``, not those of the events.
+    """
+    found = recorded_boxes(trace)
+    if not found.overlaps.any():
+        return found
+    roles, is_event = np.full(len(found.row), PLACE), found.row >= 0
+    # torch.compile records its ranges as ops; they are entered by a call of Python as others are.
+    roles[is_event] = roles_of(trace.events["category"].gather(found.row[is_event]), ops=RANGE)
+    torn, end = np.unique(found.lane[found.overlaps]), found.start_ns + found.dur_ns
+    order, start, end, parent = nest_properly(found.lane, found.start_ns, end, found.parent, roles, torn)
+    return found._replace(
+        row=found.row[order],
+        site=found.site[order],
+        start_ns=start,
+        dur_ns=end - start,
+        parent=parent,
+        own_ns=self_time(parent, end - start),
+        overlaps=np.zeros(len(order), np.bool_),
+        ops=None,
+    )
+
+
+@once_per_trace
+def recorded_boxes(trace: Trace) -> HostBoxes:
+    """Return the boxes of all threads with the times that were recorded; those of a thread can overlap one another."""
     is_visible = _visible_on_host(trace)
     if trace.scopes.height == 0:
         ops = nest_among(trace, is_visible)
@@ -102,6 +131,26 @@ def host_boxes(trace: Trace) -> HostBoxes:
     row = np.concatenate((row, np.full(len(site), NO_PARENT)))[order]
     site = np.concatenate((np.full(len(row) - len(site), NO_PARENT), site))[order]
     return HostBoxes(row, site, lane, start, dur, parent, own_time(parent, start, dur, overlaps), overlaps, None)
+
+
+def _boxes_that_are(boxes: HostBoxes, trace: Trace) -> IntArray:
+    """Return for each event the box that it is, or -1; with an entry for event -1."""
+    found = np.full(trace.events.height + 1, NO_PARENT, np.int64)
+    shown = np.flatnonzero(boxes.row >= 0)
+    found[boxes.row[shown]] = shown
+    return found
+
+
+def _proper_times(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the lane, start and end of events, nested as those on the host are."""
+    lane, start, dur = _intervals(trace, rows)
+    nest, number = host_nest(trace), np.full(trace.events.height, NO_PARENT, np.int64)
+    number[nest.row] = np.arange(len(nest.row))
+    at = number[rows]
+    is_nested = at >= 0
+    end = start + dur
+    start[is_nested], end[is_nested] = nest.start_ns[at[is_nested]], nest.end_ns[at[is_nested]]
+    return lane, start, end
 
 
 def _intervals(trace: Trace, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
@@ -133,8 +182,7 @@ def backward_under_forward(trace: Trace, boxes: HostBoxes) -> Joined:
     nodes = backward_nodes(trace).row
     if not is_holder.any() or len(nodes) == 0:
         return Joined(nowhere, nowhere, nowhere)
-    box_of = np.full(trace.events.height, NO_PARENT, np.int64)
-    box_of[boxes.row[is_event]] = np.flatnonzero(is_event)
+    box_of = _boxes_that_are(boxes, trace)
     forward = forward_of_events(trace)[nodes]
     start, dur = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns"))
     is_earlier = (start[forward] < start[nodes]) & (start[forward] + dur[forward] <= start[nodes])

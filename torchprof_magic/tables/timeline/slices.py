@@ -14,7 +14,7 @@ from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
 from torchprof_magic.facts.shared import ask_names, device_rows, in_category, launch_sources
-from torchprof_magic.facts.source.flame_boxes import HostBoxes, host_boxes, site_names
+from torchprof_magic.facts.source.flame_boxes import HostBoxes, recorded_boxes, site_names
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
@@ -131,7 +131,7 @@ def timeline_slices(trace: Trace) -> Slices:
 
     Empty without host or device events and counters.
     """
-    boxes, lanes = host_boxes(trace), _Lanes()
+    boxes, lanes = recorded_boxes(trace), _Lanes()
     layers = _layers(trace)
     parts = [*_steps(trace, lanes), *_threads(trace, boxes, lanes, layers), *_devices(trace, lanes)]
     if trace.counters.height == 0 and not any((part.event >= 0).any() for part in parts):

@@ -10,7 +10,10 @@ import torch
 from support import annotation, frame, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.facts.source.flame_boxes import site_names
+from torchprof_magic.facts.source.flame_boxes import host_boxes, recorded_boxes, site_names
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.facts.time_range import TimeRange
+from torchprof_magic.model.intervals import union_by
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.tables.flame.call_tree import flame_tree
@@ -196,6 +199,90 @@ def test_times_of_random_programs_add_up(seed: int) -> None:
     )
     assert rows.filter(kind="op")["self_cpu_ns"].sum() == ops["self_cpu_ns"].sum()
     assert rows["total_device_ns"][0] == ops["self_device_ns"].sum()
+
+
+def test_a_call_that_never_returned_ends_with_its_caller_and_holds_nothing_that_came_later() -> None:
+    """`next` begins in `load` and was recorded until the end of the recording, long after `load` returned."""
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        frame("train.py(1): main", 0, 100),
+        frame("train.py(5): load", 10, 20),
+        frame("<built-in function next>", 12, 88),
+        span("aten::mm", 15, 5),
+        frame("train.py(9): forward", 40, 50),
+    )
+    main = "ProfilerStep/train.py(1): main"
+    following = f"{main}/train.py(5): load/<built-in function next>"
+    assert {path: (row["self_cpu_ns"], row["total_cpu_ns"]) for path, row in boxes(trace).items()} == {
+        "all": (0, 100_000),
+        "ProfilerStep": (0, 100_000),
+        main: (30_000, 100_000),
+        f"{main}/train.py(5): load": (2_000, 20_000),
+        following: (13_000, 18_000),
+        f"{following}/aten::mm": (5_000, 5_000),
+        f"{main}/train.py(9): forward": (50_000, 50_000),
+    }
+
+
+def test_a_range_that_is_recorded_as_an_op_begins_where_the_frame_ends_that_enters_it() -> None:
+    step, enter = annotation("ProfilerStep#0", 0, 40), frame("c.py(1): enter", 1, 9)
+    trace = make_trace(step, enter, span("Pregraph bytecode", 8, 30), span("aten::mm", 20, 5))
+    assert {path: row["total_cpu_ns"] for path, row in boxes(trace).items()} == {
+        "all": 40_000,
+        "ProfilerStep": 40_000,
+        "ProfilerStep/c.py(1): enter": 9_000,
+        "ProfilerStep/Pregraph bytecode": 28_000,
+        "ProfilerStep/Pregraph bytecode/aten::mm": 5_000,
+    }
+
+
+def test_a_range_that_a_line_enters_begins_where_the_line_ends_and_ends_where_another_leaves_it() -> None:
+    """As in `with record_function("r"):`, of which the line runs again at the end."""
+    step, inner = annotation("ProfilerStep#0", 0, 60), annotation("r", 8, 42)
+    trace = watched(step, inner, span("aten::mm", 20, 5), scopes=((FOR, 0, 10), (CALL, 10, 38), (FOR, 48, 7)))
+    line = "ProfilerStep/r/line 2: loss = model(batch)"
+    assert {path: (row["self_cpu_ns"], row["total_cpu_ns"]) for path, row in boxes(trace).items()} == {
+        "all": (0, 60_000),
+        "ProfilerStep": (5_000, 60_000),
+        "ProfilerStep/line 1: for batch in loader:": (17_000, 17_000),
+        "ProfilerStep/r": (0, 38_000),
+        line: (33_000, 38_000),
+        f"{line}/aten::mm": (5_000, 5_000),
+    }
+
+
+def random_boxes(seed: int) -> Trace:
+    """Return a trace of which the ops, ranges, frames, calls, lines and modules are anywhere, on three threads."""
+    random = np.random.default_rng(seed)
+    kinds = ["cpu_op", "user_annotation", "python_function", "cuda_runtime"]
+    events = [
+        span(f"{number}", *(int(each) for each in random.integers(0, 40, 2)), cat=str(random.choice(kinds)), tid=tid)
+        for number, tid in enumerate(random.integers(1, 4, int(random.integers(1, 30))).tolist())
+    ]
+    scopes = [tuple(random.integers(0, (6, 40, 40)).tolist()) for _ in range(int(random.integers(0, 8)))]
+    return watched(*events, scopes=tuple(sorted(scopes, key=lambda scope: scope[1])))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_every_moment_of_a_thread_belongs_to_one_box(seed: int) -> None:
+    trace = random_boxes(seed)
+    found = host_boxes(trace)
+    own_ns = sum_by(found.lane, found.own_ns, trace.lanes.height)
+    assert {lane: own_ns[lane] for lane in np.unique(found.lane).tolist()} == union_by(
+        found.lane, found.start_ns, found.dur_ns
+    )
+    assert found.own_ns.min(initial=0) == 0
+    inner, around = np.flatnonzero(found.parent >= 0), found.parent[found.parent >= 0]
+    assert (found.start_ns[inner] >= found.start_ns[around]).all()
+    assert ((found.start_ns + found.dur_ns)[inner] <= (found.start_ns + found.dur_ns)[around]).all()
+    part = TimeRange(7_000, 31_000)
+    start, dur = part.cut(found.start_ns, found.dur_ns)
+    own_ns = sum_by(found.lane, found.own_ns_in(part), trace.lanes.height)
+    assert {lane: own_ns[lane] for lane in np.unique(found.lane).tolist()} == union_by(found.lane, start, dur)
+    as_recorded = recorded_boxes(trace)
+    assert sorted(zip(found.row.tolist(), found.site.tolist(), strict=True)) == sorted(
+        zip(as_recorded.row.tolist(), as_recorded.site.tolist(), strict=True)
+    )
 
 
 def test_a_live_run_shows_backward_at_the_frame_that_ran_forward() -> None:
