@@ -181,15 +181,23 @@ class Weight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostThread:
+    """A thread, and the time in which it had boxes."""
+
+    name: str
+    host_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
     """A merged call tree in preorder: ``parent`` (row, -1 for the root), ``name``, ``kind``, ``phase`` and weights.
 
-    ``threads`` are the names of the threads whose host time the boxes add up; empty where there is no such time.
+    ``threads`` are those whose host time the boxes add up; empty where there is no such time.
     """
 
     frame: pl.DataFrame
     weights: tuple[Weight, ...]
-    threads: tuple[str, ...] = ()
+    threads: tuple[HostThread, ...] = ()
 
 
 EVERY_LANE = ""

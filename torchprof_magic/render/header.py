@@ -19,6 +19,7 @@ from torchprof_magic.model.shapes import (
     Column,
     Excerpt,
     Facts,
+    HostThread,
     Layer,
     Mark,
     ModuleSpan,
@@ -86,7 +87,7 @@ class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field=
     """A view of the shape ``Tree``."""
 
     weights: tuple[Weight, ...]
-    threads: tuple[str, ...]
+    threads: tuple[HostThread, ...]
 
 
 class SeriesHeader(FramedHeader, frozen=True, kw_only=True, tag="series", tag_field="shape"):

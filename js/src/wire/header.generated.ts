@@ -210,12 +210,16 @@ export const weight = record({
 });
 export type Weight = Checked<typeof weight>;
 
+/** A thread, and the time in which it had boxes. */
+export const hostThread = record({ name: text, host_ns: number });
+export type HostThread = Checked<typeof hostThread>;
+
 /** A view of the shape `Tree`. */
 export const treeHeader = record({
   ...framedHeader,
   shape: oneOf("tree"),
   weights: listOf(weight),
-  threads: listOf(text),
+  threads: listOf(hostThread),
 });
 export type TreeHeader = Checked<typeof treeHeader>;
 

@@ -23,6 +23,7 @@ export type {
   ExportHeader,
   Fact,
   FactsHeader,
+  HostThread,
   Mark as MarkHeader,
   Problem,
   ProblemsHeader,

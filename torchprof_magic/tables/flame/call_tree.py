@@ -36,7 +36,7 @@ from torchprof_magic.model.intervals import (
     rolled_up,
 )
 from torchprof_magic.model.rows import are_known
-from torchprof_magic.model.shapes import Tree, Weight
+from torchprof_magic.model.shapes import HostThread, Tree, Weight
 from torchprof_magic.model.trace import STEP_PATTERN, Trace
 from torchprof_magic.tables.steps import of_memory_steps
 
@@ -115,12 +115,13 @@ def _of_steps(trace: Trace, part: TimeRange) -> TimeRange:
     return strictly_counted(trace) if part == counted_part(trace) else part
 
 
-def _threads(trace: Trace, part: TimeRange) -> tuple[str, ...]:
-    """Return the names of the threads that have boxes in the part, the one with the most host time first."""
+def _threads(trace: Trace, part: TimeRange) -> tuple[HostThread, ...]:
+    """Return the threads that have boxes in the part, the one with the most host time first."""
     boxes = host_boxes(trace)
     own_ns = sum_by(boxes.lane, boxes.own_ns_in(_of_steps(trace, part)), trace.lanes.height)
     lanes = [int(lane) for lane in np.argsort(-own_ns, kind="stable") if own_ns[lane] > 0]
-    return tuple(trace.lanes["name"].gather(lanes).fill_null("").to_list())
+    names = trace.lanes["name"].gather(lanes).fill_null("").to_list()
+    return tuple(HostThread(name=name, host_ns=ns) for name, ns in zip(names, own_ns[lanes].tolist(), strict=True))
 
 
 @once_per_trace

@@ -1,7 +1,7 @@
 /** The data of a flame graph, computed once from a decoded tree. */
 
 import { assert } from "../../base/assert";
-import { formatRatio, formatValue, plural } from "../../base/format";
+import { formatNs, formatRatio, formatValue, plural } from "../../base/format";
 import { keptBy, keptPer } from "../../base/kept";
 import { displayName } from "../../base/names";
 import type { TwoRuns } from "../../draw/change-painter";
@@ -16,7 +16,7 @@ import {
   textOf,
   wordAt,
 } from "../../wire/frame";
-import type { WeightHeader } from "../../wire/header";
+import type { HostThread, WeightHeader } from "../../wire/header";
 
 export interface FlameModel {
   readonly frame: Frame;
@@ -32,7 +32,7 @@ export interface FlameModel {
   /** How many recorded steps the tree adds up. */
   readonly recorded: number;
   /** Whose host time it adds up. */
-  readonly threads: readonly string[];
+  readonly threads: readonly HostThread[];
   /** By how many steps the numbers are divided; the boxes are in proportion all the same. */
   readonly steps: number;
   /** What each box has of the runs that are compared; null for the tree of one run. */
@@ -50,7 +50,7 @@ function createFlameModel(
   titleOf: (name: string) => string,
   steps = 1,
   recorded = 1,
-  threads: readonly string[] = [],
+  threads: readonly HostThread[] = [],
 ): FlameModel {
   assert(weights.length > 0, "the tree has no weight");
   const tree = buildTree(numbersOf(frame, "parent"));
@@ -85,14 +85,22 @@ export function describeWhole(
 ): string {
   const which = steps > 1 ? "mean of" : "all";
   // "pt_main_thread" for "thread 2910249 (pt_main_thread)", where that is enough.
-  const short = new Set(threads.map((each) => each.replace(/^thread -?\d+ \((.+)\)$/, "$1")));
-  const names = short.size === threads.length ? [...short] : threads;
+  const full = threads.map((each) => each.name);
+  const short = full.map((each) => each.replace(/^thread -?\d+ \((.+)\)$/, "$1"));
+  const names = new Set(short).size === short.length ? short : full;
+  const time = (at: number) => formatNs((threads[at]?.host_ns ?? 0) / steps);
+  // Threads run at the same time, so what they add up to can be more than the step.
+  const each = names.map((name, at) => `${time(at)} of ${name}`);
   const whose =
-    threads.length > MOST_THREADS ? plural(threads.length, "thread") : names.join(" + ");
+    names.length > MOST_THREADS
+      ? ` of ${plural(names.length, "thread")}, up to ${time(0)} of one`
+      : names.length > 1
+        ? `: ${each.join(" + ")}`
+        : ` of ${names[0]}`;
   return [
     ...(recorded > 1 ? [`${which} ${plural(recorded, "step")}`] : []),
     // Only the host's time is of threads.
-    ...(name === "cpu_ns" && threads.length > 0 ? [`host time of ${whose}`] : []),
+    ...(name === "cpu_ns" && threads.length > 0 ? [`host time${whose}`] : []),
   ].join(" · ");
 }
 

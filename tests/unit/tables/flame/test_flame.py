@@ -6,6 +6,7 @@ import pytest
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.time_range import TimeRange
+from torchprof_magic.model.shapes import HostThread
 from torchprof_magic.tables.flame.call_tree import flame_tree
 
 
@@ -100,6 +101,8 @@ def named(tid: int, name: str) -> Event:
 def test_a_tree_names_the_threads_whose_time_it_adds_up_the_busiest_first() -> None:
     events = [span("f", 0, 10), span("g", 2, 30, tid=7), *map(named, (1, 7), ("trainer", "pt_autograd_0"))]
     tree = flame_tree(make_trace(*events))
-    assert tree.threads == ("pt_autograd_0", "trainer")
+    autograd, trainer = HostThread(name="pt_autograd_0", host_ns=30_000), HostThread(name="trainer", host_ns=10_000)
+    assert tree.threads == (autograd, trainer)
+    assert tree.frame["total_cpu_ns"][0] == 40_000
     # From 0 to 2 us only one of them has a box.
-    assert flame_tree(make_trace(*events), TimeRange(0, 2_000)).threads == ("trainer",)
+    assert flame_tree(make_trace(*events), TimeRange(0, 2_000)).threads == (HostThread(name="trainer", host_ns=2_000),)
