@@ -126,9 +126,9 @@ What belongs to what is found in the whole recording. So times of parts that fol
 nested among themselves, as in torch: Python frames and runtime calls do not reduce the self time of an op. An event
 that only partly overlaps another is not inside it, and is counted in the notes. In the flame graph and in what is told
 of waits, each moment of a thread belongs to one event. An annotation that outlives the call or line that enters it
-begins where that ends, and ends where a line leaves it. Whatever else outlives what it began in, such as a call that
-never returned and was recorded until the end, is cut off there. In the flame graph, ops that outlive a call are ranges
-too, as those of torch.compile are.
+begins where that ends. Of ranges that take turns, the one that began last has the time that they share. A call that
+outlives what it began in, as one that never returned and was recorded until the end, is cut off there. In the flame
+graph, an op that outlives a call is a range too, as those of torch.compile are.
 
 **Device time.** A kernel belongs to the innermost op around the runtime call that launched it, which is found by the
 correlation number of the call. One call can launch many kernels. Device events without a launch in the file were queued

@@ -67,7 +67,7 @@ await asyncio.gather(first(), second())
     assert_ended_well(cell)
     said = problems(kernel)
     assert "chrome.partial_overlap Events partly overlap another event on the same thread" in said
-    assert "the shared time counts as self time of both" in said
+    assert "self time of both in the table of ops" in said
     picked = "run.ops.filter(run.ops['kind'] == 'user_annotation').sort('name')[['name', 'calls', 'overlapping_calls']]"
     assert kernel.run(f"print({picked}.rows())").text == "[('first', 1, 0), ('second', 1, 1)]\n"
     assert "'aten::mul': 4" in kernel.run(COUNTS).text

@@ -911,8 +911,8 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "chrome.partial_overlap": Kind(
         "info",
-        "Events partly overlap another event on the same thread. They are shown beside it, not inside it, and the "
-        "shared time counts as self time of both.",
+        "Events partly overlap another event on the same thread. They are shown beside it, not inside it. The time "
+        "that they share is self time of both in the table of ops, and of one of them in the flame graph.",
         "",
         "Ranges of asyncio tasks or generators take turns on one thread, or other calls do not nest.",
     ),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # timed, of which both ends are known.
 CALL, RANGE, PLACE, OTHER = range(4)
 _ROLES = {"python_function": CALL, "user_annotation": RANGE}
+# From what an interval takes over that it outlives.
+_TAKES_OVER = {CALL: (), RANGE: (RANGE,), PLACE: (CALL, RANGE, PLACE), OTHER: ()}
 
 
 class _Placed(NamedTuple):
@@ -38,9 +40,10 @@ def nest_properly(
     """Return the order, starts, ends and parents of intervals, those on the lanes ``torn`` nested anew.
 
     Intervals are given in nesting order. An annotation or op that outlives the call or line that it began in, such as
-    that of ``record_function.__enter__``, begins where that ends. A line or module that outlives the annotation or op
-    that it began in leaves it, so that ends where the line begins. Whatever else outlives what it began in, such as a
-    call that never returned and so ends with the recording, is cut off where that ends.
+    that of ``record_function.__enter__``, begins where that ends. One that outlives another one takes over from it, as
+    ranges of tasks that take turns do, and so does a line or module from whatever it outlives: the earlier one ends
+    where the later one begins. A call that outlives what it began in, such as one that never returned and so ends with
+    the recording, is cut off where that ends, and so is all else.
     """
     order, start, end = np.arange(len(lane)), start_ns.copy(), end_ns.copy()
     parent = parent.copy()
@@ -68,10 +71,12 @@ def _nested(starts: list[int], ends: list[int], roles: list[int]) -> _Placed:
             start, current = starts[row], row
             row += 1
         end, role = ends[current], roles[current]
-        while open_places and (
-            placed.end[open_places[-1]] <= start
-            or (role == PLACE and _is_left(placed, open_places[-1], start, end, roles))
-        ):
+        while open_places:
+            around = open_places[-1]
+            if placed.end[around] > start:
+                if placed.end[around] >= end or roles[placed.order[around]] not in _TAKES_OVER[role]:
+                    break
+                placed.end[around] = start
             open_places.pop()
         above = open_places[-1] if open_places else NO_PARENT
         if above >= 0 and end > (limit := placed.end[above]):
@@ -85,11 +90,3 @@ def _nested(starts: list[int], ends: list[int], roles: list[int]) -> _Placed:
         placed.parent.append(above)
         open_places.append(len(placed.order) - 1)
     return placed
-
-
-def _is_left(placed: _Placed, around: int, start: int, end: int, roles: list[int]) -> bool:
-    """Return whether a range ends within a part of the program that begins inside of it; it then ends before that."""
-    if roles[placed.order[around]] != RANGE or placed.end[around] >= end:
-        return False
-    placed.end[around] = start
-    return True
