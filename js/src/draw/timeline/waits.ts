@@ -72,9 +72,7 @@ function labelWait(
 ): void {
   const { context, scene } = brush;
   const long =
-    box.gaps > 1
-      ? `${formatNs(box.ns)} in ${formatCount(box.gaps)} gaps, all causes`
-      : formatNs(box.ns);
+    box.gaps > 1 ? `${formatNs(box.ns)} in these ${formatCount(box.gaps)} gaps` : formatNs(box.ns);
   const what = waitTitle(scene, box);
   context.font = `600 ${TEXT_PX}px ${scene.colors.uiFont}`;
   const longWidth = context.measureText(long).width;

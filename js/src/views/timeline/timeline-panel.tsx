@@ -21,6 +21,7 @@ import {
   askedSums,
   askedWaits,
   busyOf,
+  inGaps,
   ownSums,
   ownWaits,
   type RangeSums,
@@ -294,7 +295,6 @@ export function WaitLine({
       ? ownWaits(moves.model, span, device.lane)
       : askedWaits(asked).filter(({ lane }) => lane === device.lane);
   const whole = causes.reduce((sum, { ns }) => sum + ns, 0);
-  const gaps = causes[0]?.gaps ?? 0;
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   return (
@@ -305,12 +305,12 @@ export function WaitLine({
       <span>
         {!isExact && isFinal && "about "}
         {formatNs(whole)}
-        {gaps > 1 && `, in ${plural(gaps, "gap")}`}
+        {inGaps(causes)}
       </span>
       {causes.map(({ cause, ns, count }) => (
         <span key={cause} data-tp-cause={cause}>
           {cause}
-          {count > 1 && `, ${plural(count, "gap")}`} <strong>{formatNs(ns)}</strong>
+          {count > 1 && `, in ${plural(count, "gap")}`} <strong>{formatNs(ns)}</strong>
         </span>
       ))}
     </p>

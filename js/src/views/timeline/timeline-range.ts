@@ -1,5 +1,6 @@
 /** What runs in a range of a timeline, counted by the page or by the kernel, and why devices wait in it. */
 
+import { plural } from "../../base/format";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { kernelsIn, opsIn } from "../../layout/range-tables";
@@ -35,7 +36,7 @@ export interface WaitSum {
   readonly gaps: number;
 }
 
-const WAITS = { first: "Cause", count: "Gaps", time: "Waits" };
+const WAITS = { first: "Cause", count: "In gaps", time: "Waits" };
 const CALLS = { first: "Op", count: "Calls", time: "Self" };
 const WORK = { first: "Op", count: "Calls", time: "GPU" };
 const KERNELS = { first: "Kernel", count: "Kernels", time: "GPU" };
@@ -105,6 +106,14 @@ function byCause({ cause, count, ns }: WaitSum): NamedSum {
 /** Why devices wait, as the kernel counted. */
 export function askedWaits(sums: readonly LaneSum[]): readonly WaitSum[] {
   return sums.filter(({ cause }) => cause !== "");
+}
+
+/** In how many gaps a device waits: one with several causes is one gap here, and counts at each of its causes. */
+export function inGaps(waits: readonly WaitSum[]): string {
+  const gaps = waits[0]?.gaps ?? 0;
+  if (gaps < 2) return "";
+  const ofCauses = waits.reduce((sum, { count }) => sum + count, 0);
+  return `, in ${plural(gaps, "gap")}${ofCauses > gaps ? ", some with several causes" : ""}`;
 }
 
 /** The same as a table. */
