@@ -72,12 +72,13 @@ export function tableHeader(name: string, more: Partial<TableHeader> = {}): Tabl
     is_sparse: false,
     ranks: null,
     note: null,
+    device: null,
     ...more,
   };
 }
 
 export function treeHeader(name: string, more: Partial<TreeHeader> = {}): TreeHeader {
-  return { ...framed(name), shape: "tree", weights: [], threads: [], ...more };
+  return { ...framed(name), shape: "tree", weights: [], threads: [], device: null, ...more };
 }
 
 export function seriesHeader(name: string, more: Partial<SeriesHeader> = {}): SeriesHeader {

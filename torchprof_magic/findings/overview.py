@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
+from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 TOP_WAITS = 5
 TOP_ROWS = 6
+# From this share of the busy time on it is told that ops have more time on the device.
+_SEEN_SHARE = 0.01
 MAX_GROUPS = 20  # process groups that are listed
 
 
@@ -324,13 +327,16 @@ def _devices(trace: Trace) -> list[Section]:
 
 def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
     facts = [Fact(label="Name", value=row["name"], unit="text")] if row["name"] else []
-    facts.append(_number("Busy", row["busy_ns"], "ns", "at least one kernel, copy or fill running"))
+    facts.append(
+        _number("Busy", row["busy_ns"], "ns", "in the whole recording, with at least one kernel, copy or fill running")
+    )
     if row["launched_busy_ns"] != row["busy_ns"]:
         note = "without work that was queued before the recording began"
         facts.append(_number("Busy, launched in the recording", row["launched_busy_ns"], "ns", note))
     share = row["busy_ns"] / max(row["window_ns"], 1)
-    facts.append(_number("Busy share", share, "ratio", "of the time from first start to last end"))
-    facts.append(_number("Summed work", row["sum_ns"], "ns", "sum over streams"))
+    span = f"of the {format_ns(row['window_ns'])} from its first work to its last, without the waits around them"
+    facts.append(_number("Busy share", share, "ratio", span))
+    facts.append(_number("Summed work", row["sum_ns"], "ns", "in the whole recording, summed over streams"))
     if row["comm_kernels"]:
         note = f"{counted(row['comm_kernels'], 'collective')}, union over streams"
         facts.append(_number("Communication", row["comm_ns"], "ns", note))
@@ -357,7 +363,17 @@ def _top_ops(trace: Trace, shown: _Shown) -> Section:
         )
         for row in rows.to_dicts()
     )
-    return Section(title="Ops", facts=facts, kind="bars", aside=f"self {where} time {shown.each}", group="top")
+    aside = f"self {where} time {shown.each}{_beyond_busy(trace, shown) if on_device else ''}"
+    return Section(title="Ops", facts=facts, kind="bars", aside=aside, group="top")
+
+
+def _beyond_busy(trace: Trace, shown: _Shown) -> str:
+    """Say how much more device time ops have than the device was busy, where that can be seen."""
+    time = device_time(trace, shown.part)
+    beyond_ns = 0 if time is None else time.overlap_ns + time.outside_ns
+    if time is None or beyond_ns < _SEEN_SHARE * time.busy_ns:
+        return ""
+    return f", {format_ns(beyond_ns / shown.steps)} beyond the {format_ns(time.busy_ns / shown.steps)} busy"
 
 
 def _memory(trace: Trace, part: TimeRange) -> tuple[Fact, ...]:

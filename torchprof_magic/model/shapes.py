@@ -151,13 +151,30 @@ class RankBars:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTime:
+    """Of what summed device time consists: its parts add up to it.
+
+    ``busy_ns`` is the time in the steps that count in which each of the ``devices`` did anything, ``overlap_ns`` that
+    of work beyond it, at the same time as other work of its device, and ``outside_ns`` that of work outside of these
+    steps. Where the trace ``has_steps`` no, they are the time from the first op to the last work.
+    """
+
+    devices: int
+    busy_ns: int
+    overlap_ns: int
+    outside_ns: int
+    has_steps: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows with typed, documented columns.
 
     ``sort_by`` is the column of the initial sort order, descending; without it rows keep their order. A table with
     ``bars`` can also be drawn as bars, and one with ``ranks`` as the ranks of a job. With an ``outline``, rows open and
     close. In an ``is_sparse`` table, rows without any number other than 0 are dim and show no numbers. ``note`` is a
-    column with a remark on a row, which is shown beside its name.
+    column with a remark on a row, which is shown beside its name. ``device`` is of what the device time of all rows
+    consists, where they add up to that of all devices.
     """
 
     frame: pl.DataFrame
@@ -168,6 +185,7 @@ class Table:
     is_sparse: bool = False
     ranks: RankBars | None = None
     note: str | None = None
+    device: DeviceTime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +210,14 @@ class HostThread:
 class Tree:
     """A merged call tree in preorder: ``parent`` (row, -1 for the root), ``name``, ``kind``, ``phase`` and weights.
 
-    ``threads`` are those whose host time the boxes add up; empty where there is no such time.
+    ``threads`` are those whose host time the boxes add up; empty where there is no such time. ``device`` is of what
+    their device time consists.
     """
 
     frame: pl.DataFrame
     weights: tuple[Weight, ...]
     threads: tuple[HostThread, ...] = ()
+    device: DeviceTime | None = None
 
 
 EVERY_LANE = ""

@@ -17,6 +17,7 @@ from torchprof_magic.model.shapes import (
     Bars,
     Card,
     Column,
+    DeviceTime,
     Excerpt,
     Facts,
     HostThread,
@@ -81,6 +82,7 @@ class TableHeader(FramedHeader, frozen=True, kw_only=True, tag="table", tag_fiel
     is_sparse: bool
     ranks: RankBars | None
     note: str | None
+    device: DeviceTime | None
 
 
 class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field="shape"):
@@ -88,6 +90,7 @@ class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field=
 
     weights: tuple[Weight, ...]
     threads: tuple[HostThread, ...]
+    device: DeviceTime | None
 
 
 class SeriesHeader(FramedHeader, frozen=True, kw_only=True, tag="series", tag_field="shape"):
@@ -267,9 +270,10 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 is_sparse=shape.is_sparse,
                 ranks=shape.ranks,
                 note=shape.note,
+                device=shape.device,
             )
         case Tree():
-            return TreeHeader(**framed, weights=shape.weights, threads=shape.threads)
+            return TreeHeader(**framed, weights=shape.weights, threads=shape.threads, device=shape.device)
         case Series():
             return SeriesHeader(
                 **framed,

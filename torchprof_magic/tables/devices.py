@@ -60,7 +60,13 @@ COLUMNS = (
         definition="First to last, for work whose launch is in the file.",
         is_minor=True,
     ),
-    Column(name="idle_ns", title="Idle between", unit="ns", definition="First to last, minus busy."),
+    Column(
+        name="idle_ns",
+        title="Idle between",
+        unit="ns",
+        definition="First to last, minus busy. The verdict and `report.idle` also have the waits before the first and "
+        "after the last work, from the first step or op on.",
+    ),
     Column(
         name="sum_ns",
         title="Summed work",

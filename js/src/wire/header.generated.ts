@@ -184,6 +184,23 @@ export const rankBars = record({
 });
 export type RankBars = Checked<typeof rankBars>;
 
+/**
+ * Of what summed device time consists: its parts add up to it.
+ *
+ * `busy_ns` is the time in the steps that count in which each of the `devices` did anything,
+ * `overlap_ns` that of work beyond it, at the same time as other work of its device, and
+ * `outside_ns` that of work outside of these steps. Where the trace `has_steps` no, they are the
+ * time from the first op to the last work.
+ */
+export const deviceTime = record({
+  devices: number,
+  busy_ns: number,
+  overlap_ns: number,
+  outside_ns: number,
+  has_steps: flag,
+});
+export type DeviceTime = Checked<typeof deviceTime>;
+
 /** A view of the shape `Table`. */
 export const tableHeader = record({
   ...framedHeader,
@@ -195,6 +212,7 @@ export const tableHeader = record({
   is_sparse: flag,
   ranks: orNull(rankBars),
   note: orNull(text),
+  device: orNull(deviceTime),
 });
 export type TableHeader = Checked<typeof tableHeader>;
 
@@ -220,6 +238,7 @@ export const treeHeader = record({
   shape: oneOf("tree"),
   weights: listOf(weight),
   threads: listOf(hostThread),
+  device: orNull(deviceTime),
 });
 export type TreeHeader = Checked<typeof treeHeader>;
 

@@ -20,6 +20,7 @@ export type {
   Card,
   ChangeHeader,
   Column as ColumnHeader,
+  DeviceTime,
   ExportHeader,
   Fact,
   FactsHeader,

@@ -49,6 +49,15 @@ def test_a_fact_about_an_op_names_it() -> None:
     assert [(fact.op, fact.value, fact.unit) for fact in facts if fact.op] == [("aten::mm", 50_000, "ns")]
 
 
+def test_ops_say_how_much_device_time_they_have_beyond_the_time_that_the_device_was_busy() -> None:
+    work = (annotation("ProfilerStep#0", 0, 100), span("aten::mm", 1, 2), launch(1, 1, 1), kernel("gemm", 10, 70, 1))
+    assert section(make_trace(*work), "Ops").aside == "self device time per step"
+    # 20 us at the same time, and 10 after the step.
+    more = (kernel("copy", 20, 20, 2, stream=9), kernel("late", 90, 20, 3))
+    aside = section(make_trace(*work, *more), "Ops").aside
+    assert aside == f"self device time per step, {format_ns(30_000)} beyond the {format_ns(80_000)} busy"
+
+
 def test_a_ratio_that_cannot_be_computed_is_unknown() -> None:
     trace = make_trace(annotation("ProfilerStep#1", 0, 0), annotation("ProfilerStep#2", 10, 0))
     facts = {fact.label: fact.value for section in overview_facts(trace).sections for fact in section.facts}

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, strictly_counted
+from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
@@ -107,7 +108,7 @@ def flame_tree(trace: Trace, part: TimeRange) -> Tree:
     weights = of_memory_steps(trace, tuple(weight for weight in _WEIGHTS if is_known[weight.name]))
     known = {weight.name for weight in weights}
     frame = _in_preorder(_summed(trace, paths, part, known), weights)
-    return Tree(frame=frame, weights=weights, threads=_threads(trace, part))
+    return Tree(frame=frame, weights=weights, threads=_threads(trace, part), device=device_time(trace, part))
 
 
 def _of_steps(trace: Trace, part: TimeRange) -> TimeRange:

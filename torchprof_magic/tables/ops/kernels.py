@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.launch_configs import launch_configs, uses_matrix_cores
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
@@ -209,7 +211,8 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
         _tensor_cores(frame),
     )
     frame = frame.select(_SCHEMA.keys()).cast(_SCHEMA)  # type: ignore[arg-type]
-    return _table(frame.sort("sum_ns", "name", "kind", descending=[True, False, False]))
+    table = _table(frame.sort("sum_ns", "name", "kind", descending=[True, False, False]))
+    return replace(table, device=device_time(trace, part))
 
 
 def _table(frame: pl.DataFrame) -> Table:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.ops.calls import op_rows, ops_around, ops_in
 from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole
@@ -52,6 +53,7 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
         columns=columns,
         sort_by=table.sort_by,
         outline=_OUTLINE_WITH_CALLS,
+        device=table.device,
     )
 
 
@@ -98,6 +100,7 @@ def ops_grouped(trace: Trace, key: str, part: TimeRange = WHOLE) -> Table:
         columns=columns,
         sort_by=table.sort_by,
         outline=_OUTLINE,
+        device=device_time(trace, part),
     )
 
 

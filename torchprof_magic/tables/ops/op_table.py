@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
@@ -223,7 +224,8 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WHOLE) ->
     frame = frame.select(column.name for column in columns).sort(
         sort_by, "self_cpu_ns", "name", *by, descending=[True, True, False, *(False for _ in by)]
     )
-    return Table(frame=frame, columns=of_memory_steps(trace, columns), sort_by=sort_by)
+    columns = of_memory_steps(trace, columns)
+    return Table(frame=frame, columns=columns, sort_by=sort_by, device=device_time(trace, part))
 
 
 def device_ns_of_no_op(trace: Trace, ops: pl.DataFrame, part: TimeRange) -> int:

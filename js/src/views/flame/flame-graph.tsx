@@ -47,8 +47,8 @@ export function FlameGraph(props: GraphProps) {
   const query = store.search(view);
   const steps = store.isPerStep.value ? recorded : 1;
   const moves = useMemo(() => {
-    const { weights, threads } = view;
-    const model = flameModelOf(frame, weights, report.titleOf, steps, recorded, threads);
+    const { weights, threads, device } = view;
+    const model = flameModelOf(frame, weights, report.titleOf, steps, recorded, threads, device);
     return new FlameMoves(model, state, store);
   }, [frame, steps]);
   useFreshPlace(moves, frame);

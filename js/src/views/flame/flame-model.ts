@@ -16,7 +16,8 @@ import {
   textOf,
   wordAt,
 } from "../../wire/frame";
-import type { HostThread, WeightHeader } from "../../wire/header";
+import type { DeviceTime, HostThread, WeightHeader } from "../../wire/header";
+import { describeDevice } from "../common/describe";
 
 export interface FlameModel {
   readonly frame: Frame;
@@ -33,6 +34,8 @@ export interface FlameModel {
   readonly recorded: number;
   /** Whose host time it adds up. */
   readonly threads: readonly HostThread[];
+  /** Of what its device time consists. */
+  readonly device: DeviceTime | null;
   /** By how many steps the numbers are divided; the boxes are in proportion all the same. */
   readonly steps: number;
   /** What each box has of the runs that are compared; null for the tree of one run. */
@@ -51,6 +54,7 @@ function createFlameModel(
   steps = 1,
   recorded = 1,
   threads: readonly HostThread[] = [],
+  device: DeviceTime | null = null,
 ): FlameModel {
   assert(weights.length > 0, "the tree has no weight");
   const tree = buildTree(numbersOf(frame, "parent"));
@@ -69,6 +73,7 @@ function createFlameModel(
     steps: isChange ? 1 : steps,
     recorded: isChange ? 1 : recorded,
     threads,
+    device,
     runs: isChange
       ? { before: numbersOf(frame, "total_before_ns"), after: numbersOf(frame, "total_after_ns") }
       : null,
@@ -80,7 +85,12 @@ const MOST_THREADS = 2;
 
 /** Of which steps and threads the whole tree is: "mean of 3 steps · 23 threads"; "" where nothing is known of it. */
 export function describeWhole(
-  { steps, recorded, threads }: Pick<FlameModel, "steps" | "recorded" | "threads">,
+  {
+    steps,
+    recorded,
+    threads,
+    device,
+  }: Pick<FlameModel, "steps" | "recorded" | "threads" | "device">,
   { name }: WeightHeader,
 ): string {
   const which = steps > 1 ? "mean of" : "all";
@@ -101,7 +111,10 @@ export function describeWhole(
     ...(recorded > 1 ? [`${which} ${plural(recorded, "step")}`] : []),
     // Only the host's time is of threads.
     ...(name === "cpu_ns" && threads.length > 0 ? [`host time${whose}`] : []),
-  ].join(" · ");
+    name === "device_ns" ? describeDevice(device, steps) : "",
+  ]
+    .filter((each) => each !== "")
+    .join(" · ");
 }
 
 /** The chosen weight, or the first one. */

@@ -5,7 +5,7 @@ import { useMemo, useRef } from "preact/hooks";
 import { formatCount, plural } from "../../base/format";
 import type { TableHeader } from "../../wire/header";
 import type { TableProps } from "../common/context";
-import { describeRow } from "../common/describe";
+import { describeDevice, describeRow } from "../common/describe";
 import { downloadBytes } from "../common/download";
 import { focusable } from "../common/focusable";
 import { Groupings } from "../common/groupings";
@@ -77,11 +77,12 @@ function GridTools(props: PartProps) {
   );
 }
 
-/** "12 of 97 ops": the rows that the filter leaves and all rows, of those that are in no other row. */
+/** "12 of 97 ops": the rows that the filter leaves and all rows, of those that are in no other row; of what they add up. */
 function countText({ view, grid }: PartProps): string {
   const { whole, left } = grid.counts;
   const all = plural(whole, nounOf(view));
-  return grid.query.value.trim() === "" ? all : `${formatCount(left)} of ${all}`;
+  const shown = grid.query.value.trim() === "" ? all : `${formatCount(left)} of ${all}`;
+  return [shown, describeDevice(view.device, grid.steps)].filter((each) => each !== "").join(" · ");
 }
 
 const SUMS = [
