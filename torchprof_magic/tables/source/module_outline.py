@@ -46,7 +46,6 @@ _BOTH = (
         parts=both_passes("device_ns", "backward_device_ns"),
     ),
 )
-_TITLES = {"total_cpu_ns": "Forward CPU", "device_ns": "Forward device"}
 _SUMMED = [name for name, dtype in SCHEMA.items() if dtype == pl.Int64]
 
 
@@ -120,8 +119,7 @@ def _with_both_passes(columns: list[Column]) -> tuple[Column, ...]:
     for bar in _BOTH:
         halves = [of_name.pop(part.column) for part in bar.parts if part.column in of_name]
         if halves:
-            titles = [_TITLES.get(half.name, half.title) for half in halves]
-            shown += [bar, *(replace(half, title=to, has_bar=False) for half, to in zip(halves, titles, strict=True))]
+            shown += [bar, *(replace(half, has_bar=False) for half in halves)]
     rest = [column for column in columns if column.name in of_name]
     return (*rest[:first], *shown, *rest[first:])
 

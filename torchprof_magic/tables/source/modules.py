@@ -59,7 +59,7 @@ COLUMNS = (
     ),
     Column(
         name="self_cpu_ns",
-        title="Self CPU",
+        title="Self forward CPU",
         unit="ns",
         definition="Wall time of its forward without that of modules inside it.",
         has_bar=True,
@@ -67,15 +67,16 @@ COLUMNS = (
     ),
     Column(
         name="total_cpu_ns",
-        title="Total CPU",
+        title="Forward CPU",
         unit="ns",
-        definition="Wall time of its forward with everything inside.",
+        definition="Wall time of its forward with everything inside: ops, waits, and the Python between them, which the "
+        "phase forward of a step leaves out.",
         has_bar=True,
         is_sum=True,
     ),
     Column(
         name="device_ns",
-        title="Device",
+        title="Forward device",
         unit="ns",
         definition="Summed time of device work that its forward launched, with everything inside.",
         has_bar=True,
@@ -83,7 +84,7 @@ COLUMNS = (
     ),
     Column(
         name="self_device_ns",
-        title="Self device",
+        title="Self forward device",
         unit="ns",
         definition="The same without modules inside it. With that of the backward pass, all rows add up to all device "
         "work.",
@@ -123,7 +124,7 @@ COLUMNS = (
     ),
     Column(
         name="flops",
-        title="FLOPs",
+        title="Forward FLOPs",
         unit="flop",
         definition="Known FLOPs of the ops in its forward, with everything inside; see `ops`.",
         is_sum=True,
