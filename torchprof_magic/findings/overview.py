@@ -271,7 +271,9 @@ def _top_modules(trace: Trace, shown: _Shown) -> Section:
         )
         for row in rows.to_dicts()
     )
-    where = f"self device time {shown.each}, forward" if on_device else f"self host time {shown.each}, forward and backward"
+    where = (
+        f"self device time {shown.each}, forward" if on_device else f"self host time {shown.each}, forward and backward"
+    )
     return Section(title="Modules", facts=facts, kind="bars", aside=where, group="top")
 
 

@@ -175,7 +175,8 @@ class ChangeHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The change from an earlier run to this one, which the tab Compare shows above its views.
 
     ``numbers`` are the step times with the interval of the difference, ``runs`` those before and after, and each of
-    ``settings`` has the name of a setting that differs, its value before, and that after.
+    ``settings`` has the name of a setting that differs, its value before, and that after. ``same`` says what is the
+    same where none differs.
     """
 
     kind: Literal["faster", "slower", "unclear"]
@@ -185,6 +186,7 @@ class ChangeHeader(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
     runs: tuple[RunHeader, ...]
     settings: tuple[tuple[str, str, str], ...]
+    same: str
 
 
 class MissingHeader(msgspec.Struct, frozen=True, kw_only=True):

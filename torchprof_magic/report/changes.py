@@ -21,6 +21,7 @@ from torchprof_magic.findings.compare.changes import Runs
 from torchprof_magic.findings.compare.per_step import sample_of
 from torchprof_magic.findings.compare.run_change import compared_steps, find_change
 from torchprof_magic.findings.compare.setting_changes import warnings_of
+from torchprof_magic.findings.compare.work_change import what_is_same
 from torchprof_magic.model.shapes import Table
 from torchprof_magic.render.header import ChangeHeader, RunHeader
 from torchprof_magic.render.page import ComparedPage
@@ -139,6 +140,7 @@ class Changes(HasTables[Runs]):
                 )
             ),
             settings=tuple(self.settings.iter_rows()),
+            same=what_is_same(*self._samples),
         )
         views = tuple((view, view.shape(self.runs)) for view in TABS)
         return ComparedPage(head=head, views=views, is_first=is_first)

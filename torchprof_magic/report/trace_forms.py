@@ -231,7 +231,8 @@ def _compared_in_page(forms: TraceForms, kept: weakref.ref[KeptView], key: str, 
         raise StoreError("One of the two runs has no events, so there is nothing to compare.")
     found = Changes(trace, other) if is_swapped else Changes(other, trace)
     keeper = kept() or KeptView()
-    keeper.shown = replace(forms, changes=found, opens_changes=True).shown(keeper)
+    # The header must not say how this run changed since another one, or the other way around.
+    keeper.shown = replace(forms, changes=found, change_line=found.line, opens_changes=True).shown(keeper)
     return keeper.shown
 
 

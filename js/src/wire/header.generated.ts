@@ -449,6 +449,7 @@ export type RunHeader = Checked<typeof runHeader>;
  *
  * `numbers` are the step times with the interval of the difference, `runs` those before and after,
  * and each of `settings` has the name of a setting that differs, its value before, and that after.
+ * `same` says what is the same where none differs.
  */
 export const changeHeader = record({
   kind: oneOf("faster", "slower", "unclear"),
@@ -458,6 +459,7 @@ export const changeHeader = record({
   warnings: listOf(text),
   runs: listOf(runHeader),
   settings: listOf(tupleOf(text, text, text)),
+  same: text,
 });
 export type ChangeHeader = Checked<typeof changeHeader>;
 

@@ -124,7 +124,9 @@ def test_everything_that_takes_twice_as_long_is_not_put_down_to_interruptions() 
     comparison = compared(interrupted(*QUIET), interrupted(*[0, 1] + [NOWHERE] * 8, us=400))
     assert comparison.change.fastest_ratio == pytest.approx(2)
     assert comparison.kind == "unclear"
-    assert "took 100 % longer, as on a busier or slower machine" in comparison.evidence
+    # In a typical step, 120 ms more are interruptions.
+    assert comparison.change.drift == pytest.approx(2)
+    assert "took 112 % longer, as on a busier or slower machine" in comparison.evidence
     assert "interrupt" not in comparison.evidence
 
 
@@ -226,6 +228,39 @@ def test_what_the_machine_changed_is_said_once_and_in_no_column() -> None:
     assert changes == ["delta_ns"] == [views_of(comparison)["compare"]["sort_by"]]
     said = "Ops that both runs call equally often took 50 % shorter: changes of about that size in the tables"
     assert comparison.evidence.count(said) == 1
+
+
+def of_ops(**us: float) -> Trace:
+    """Six steps of 1 ms, in which each op runs once for so many us."""
+    events = []
+    for number in range(6):
+        at = number * 1_000.0
+        events.append(annotation(f"ProfilerStep#{number}", at, 1_000))
+        for name, each_us in us.items():
+            events.append(span(name, at + 1, each_us))
+            at += each_us + 1
+    return make_trace(*events)
+
+
+def test_how_much_longer_common_ops_took_is_that_of_the_times_in_the_tables() -> None:
+    before = of_ops(large=300, a=100, b=100, c=100)
+    # Most ops took 40 % longer, and all of them together 360 + 3 · 140 instead of 600 us, which is 30 %.
+    change = compared(before, of_ops(large=360, a=140, b=140, c=140)).change
+    assert (change.drift, change.shown_drift) == (pytest.approx(1.4), pytest.approx(1.3))
+    # Together they took less, so that it is not said that they took longer.
+    comparison = compared(before, of_ops(large=150, a=140, b=140, c=140))
+    assert (comparison.change.drift, comparison.change.shown_drift) == (pytest.approx(1.4), 1.0)
+    assert "Ops that both" not in comparison.evidence
+
+
+def test_what_is_the_same_is_only_what_is_known_to_be() -> None:
+    def same(before: Trace, after: Trace) -> str:
+        return Comparison(before, after).page(shown=after, is_first=True).head.same
+
+    assert same(program(), program(mm_us=500)) == "machine, versions and flags"
+    assert same(program(), program(extra=2)) == "machine, versions and flags, but not the numbers of calls"
+    assert same(with_rows(program(), 8), with_rows(program(), 8)) == "machine, versions, flags and shapes"
+    assert same(with_rows(program(), 8), with_rows(program(), 9)) == "machine, versions and flags"
 
 
 def test_three_steps_are_too_few() -> None:

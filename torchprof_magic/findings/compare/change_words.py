@@ -92,11 +92,12 @@ def _of_machine(change: RunChange) -> list[str]:
     """Return how much longer what both runs do took, and what that means for the rows of the tables."""
     if not change.same_inputs:
         return ["The inputs have other shapes, which changes how long the same ops take."]
-    if abs(change.drift - 1) < NOTED_DRIFT:
+    drift = change.shown_drift
+    if min(abs(drift - 1), abs(change.drift - 1)) < NOTED_DRIFT:
         return []
-    by = f"{format_ratio(abs(change.drift - 1))} {'longer' if change.drift > 1 else 'shorter'}"
+    by = f"{format_ratio(abs(drift - 1))} {'longer' if drift > 1 else 'shorter'}"
     # Recording more in one run makes its ops longer, too.
-    cause = ", as on a busier or slower machine" if change.drift > 1 and change.same_details else ""
+    cause = ", as on a busier or slower machine" if drift > 1 and change.same_details else ""
     so = "" if change.basis == "steps" else ": changes of about that size in the tables are not those of single ops"
     return [f"Ops that both runs call equally often took {by}{cause}{so}."]
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.facts.counted_steps import are_outliers
 from torchprof_magic.findings.compare.input_sizes import growth
 from torchprof_magic.findings.compare.work_change import regular_calls
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.compare.per_step import Cells, FloatArray, RunSample
+    from torchprof_magic.model.intervals import BoolArray
 
 # A part counts by its share of a step, and no part for more than this: a program of one large op has others, too.
 _MOST_WEIGHT = 0.15
@@ -31,6 +33,26 @@ def drift_of(before: RunSample, after: RunSample) -> float:
     """Return how many times longer the parts that both runs have equally often took, by the weighted median."""
     parts = _common_parts(before, after)
     return math.exp(_quantile(parts.change, parts.weight, 0.5))
+
+
+def shown_drift_of(before: RunSample, after: RunSample) -> float:
+    """Return how many times longer all ops that both runs call equally often took together in a typical step.
+
+    These are the times that the tables show, whose sum can be checked. It is 1 if ``drift_of`` does not go the same
+    way, as where one large op changed and the others did not.
+    """
+    if not (before.durations and after.durations):
+        return 1.0
+    sums = [
+        float(times.sum()) for times in _times(before.ops, after.ops, "cpu_ns", (_counted(before), _counted(after)))
+    ]
+    ratio = sums[1] / sums[0] if min(sums, default=0) > 0 else 1.0
+    return ratio if (ratio - 1) * (drift_of(before, after) - 1) > 0 else 1.0
+
+
+def _counted(run: RunSample) -> BoolArray:
+    """Return which of the steps of a run are no outliers, as those that count in the tables."""
+    return ~are_outliers(np.asarray(run.durations, np.float64))
 
 
 def shared_change(before: RunSample, after: RunSample, difference: float) -> float:
@@ -79,13 +101,17 @@ def _common_parts(before: RunSample, after: RunSample) -> _Parts:
     return _Parts(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def _times(before: Cells, after: Cells, value: str) -> tuple[FloatArray, FloatArray]:
+def _times(
+    before: Cells, after: Cells, value: str, counted: tuple[BoolArray, BoolArray] | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the median over all steps of what both runs call equally often, or the mean of the steps that count."""
     same = _called_alike(before, after)
     times = []
-    for cells in (before, after):
+    for side, cells in enumerate((before, after)):
         row_of = {name: row for row, name in enumerate(cells.keys["name"].to_list())}
         rows = np.asarray([row_of[name] for name in same], np.int64)
-        times.append(np.median(getattr(cells, value)[rows], axis=1))
+        ns = getattr(cells, value)[rows]
+        times.append(np.median(ns, axis=1) if counted is None else ns[:, counted[side]].mean(axis=1))
     return times[0], times[1]
 
 

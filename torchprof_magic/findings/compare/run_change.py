@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from torchprof_magic.facts.counted_steps import typical_of
-from torchprof_magic.findings.compare.common_drift import drift_of, fastest_change, shared_change
+from torchprof_magic.findings.compare.common_drift import drift_of, fastest_change, shared_change, shown_drift_of
 from torchprof_magic.findings.compare.step_change import (
     LEAST_STEPS,
     LIKELY_P,
@@ -36,15 +36,17 @@ _CROWDED = 0.2
 class RunChange:
     """How the step time changed. ``ratio`` is that of the typical steps, after over before, so that of the times shown.
 
-    Where ``basis`` is ``work``, it is the ratio that this work makes alone. ``interval`` is the confidence interval of
-    98 %, widened to hold ``ratio`` where that is of the typical steps, while the lower quartiles are tested. ``basis``
-    says what decided: the times of the ``steps``, or ``work`` that only one run does, if the steps alone
-    cannot tell. ``drift`` is how many times longer took what both runs do equally often. ``work`` is None if all that
-    is called is called equally often, or if that cannot be known. ``is_plain`` tells that the steps compared are those
-    that ran without the profiler, ``same_details`` that both runs recorded the same beyond times, and ``same_inputs``
-    that the shapes of their inputs are the same, or not known. ``others_shares`` are the parts of the machine that
-    other programs took during each run, if that may have caused the change of the steps. ``fastest_ratio`` is after
-    over before of the fastest that each op ran, or of the fastest step if those without the profiler are compared.
+    Where ``basis`` is ``work``, it is the ratio that this work makes alone. ``interval`` is the confidence interval
+    of 98 %, widened to hold ``ratio`` where that is of the typical steps, while the lower quartiles are tested.
+    ``basis`` says what decided: the times of the ``steps``, or ``work`` that only one run does, if the steps alone
+    cannot tell. ``drift`` is how many times longer took what both runs do equally often, and ``shown_drift`` how many
+    times longer these ops took together in the typical steps, 1 if that is not the same way. ``work`` is None if all
+    that is called is called equally often, or if that cannot be known. ``is_plain`` tells that the steps compared are
+    those that ran without the profiler, ``same_details`` that both runs recorded the same beyond times, and
+    ``same_inputs`` that the shapes of their inputs are the same, or not known. ``others_shares`` are the parts of the
+    machine that other programs took during each run, if that may have caused the change of the steps.
+    ``fastest_ratio`` is after over before of the fastest that each op ran, or of the fastest step if those without
+    the profiler are compared.
     """
 
     kind: ChangeKind
@@ -58,6 +60,7 @@ class RunChange:
     before_steps: int
     after_steps: int
     drift: float
+    shown_drift: float
     work: WorkChange | None = None
     is_plain: bool = False
     same_details: bool = True
@@ -113,6 +116,7 @@ def find_change(before: RunSample, after: RunSample) -> RunChange:
         before_steps=len(compared.before),
         after_steps=len(compared.after),
         drift=drift,
+        shown_drift=shown_drift_of(before, after),
         work=work,
         is_plain=compared.is_plain,
         same_details=before.details == after.details,

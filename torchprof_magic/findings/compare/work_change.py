@@ -83,6 +83,15 @@ def find_work_change(before: RunSample, after: RunSample) -> WorkChange | None:
     return WorkChange(difference, max(error, MODEL_ERROR * abs(difference)), p, name, *calls)
 
 
+def what_is_same(before: RunSample, after: RunSample) -> str:
+    """Return what two runs have in common of which no setting differs: shapes only if they are known to be the same."""
+    if regular_calls(before.ops) != regular_calls(after.ops):
+        return "machine, versions and flags, but not the numbers of calls"
+    known = ((before.inputs, after.inputs), (frozenset(before.op_sizes), frozenset(after.op_sizes)))
+    has_shapes = any(mine and mine == other for mine, other in known)
+    return "machine, versions, flags and shapes" if has_shapes else "machine, versions and flags"
+
+
 def _names(cells: tuple[Cells, Cells]) -> tuple[list[str], list[str]]:
     return cells[0].keys["name"].to_list(), cells[1].keys["name"].to_list()
 

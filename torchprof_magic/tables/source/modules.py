@@ -69,8 +69,8 @@ COLUMNS = (
         name="total_cpu_ns",
         title="Forward CPU",
         unit="ns",
-        definition="Wall time of its forward with everything inside: ops, waits, and the Python between them, which the "
-        "phase forward of a step leaves out.",
+        definition="Wall time of its forward with everything inside: ops, waits, and the Python between them, which "
+        "the phase forward of a step leaves out.",
         has_bar=True,
         is_sum=True,
     ),

@@ -38,7 +38,7 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
       <div class="tp-change-steps">
         <Dots change={change} />
         <div class="tp-change-foot">
-          <Settings settings={change.settings} />
+          <Settings change={change} />
           <Swap report={report} />
         </div>
       </div>
@@ -150,11 +150,11 @@ function Dot({ x, y, counts, title }: DotProps) {
   );
 }
 
-function Settings({ settings }: Pick<ChangeHeader, "settings">) {
+function Settings({ change: { settings, same } }: { readonly change: ChangeHeader }) {
   if (settings.length === 0) {
     return (
       <p class="tp-settings">
-        <b>Same</b> machine, versions, flags and shapes
+        <b>Same</b> {same}
       </p>
     );
   }

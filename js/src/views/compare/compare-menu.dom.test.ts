@@ -37,6 +37,7 @@ function changeOf(shown: 0 | 1): ChangeHeader {
     warnings: [],
     runs: [run(0), run(1)],
     settings: [],
+    same: "machine",
   };
 }
 

@@ -8,7 +8,8 @@ import { CompareMenu } from "../compare/compare-menu";
 import { ExportMenu } from "./export-menu";
 
 export function Header({ report }: { readonly report: ReportContext }) {
-  const { title, subtitle, code, machine, change_line: changeLine } = report.source.header;
+  const { title, subtitle, code, machine, change, change_line: changeLine } = report.source.header;
+  const since = change?.runs.map((run) => run.title).join(" → ") ?? "Since the last run";
   // While the recorded loop runs, in the place of the machine: nothing moves when it has ended.
   const progress = report.progress.value;
   return (
@@ -22,7 +23,7 @@ export function Header({ report }: { readonly report: ReportContext }) {
         {code !== "" && <code>{code}</code>}
       </span>
       {changeLine !== "" && (
-        <span class="tp-change-line" title={`Since the last run: ${changeLine}`}>
+        <span class="tp-change-line" title={`${since}: ${changeLine}`}>
           {changeLine}
         </span>
       )}

@@ -492,6 +492,7 @@ describe("a grouping that the kernel builds on request", () => {
     is_sparse: false,
     ranks: null,
     note: null,
+    device: null,
     empty: null,
   };
   const asked = ({ host }: Mounted) => host.sent.at(-1) as Readonly<Record<string, unknown>>;

@@ -7,7 +7,7 @@ from torchprof_magic.findings.compare.run_change import RunChange
 
 BY_STEPS = RunChange(
     kind="slower", certainty="sure", ratio=1.25, interval=(1.2, 1.3), p=0.001, basis="steps",
-    before_ns=8e6, after_ns=10e6, before_steps=24, after_steps=24, drift=1.0,
+    before_ns=8e6, after_ns=10e6, before_steps=24, after_steps=24, drift=1.0, shown_drift=1.0,
 )  # fmt: skip
 
 
@@ -22,7 +22,7 @@ def test_too_few_steps_give_no_percentage() -> None:
 
 
 def test_what_the_machine_changed_is_said_also_of_few_steps_and_of_those_without_the_profiler() -> None:
-    unclear = replace(BY_STEPS, kind="unclear", certainty="not sure", basis="", p=0.3, drift=1.3)
+    unclear = replace(BY_STEPS, kind="unclear", certainty="not sure", basis="", p=0.3, drift=1.4, shown_drift=1.3)
     of_machine = (
         "Ops that both runs call equally often took 30 % longer, as on a busier or slower machine: changes of about "
         "that size in the tables are not those of single ops."
