@@ -18,6 +18,7 @@ import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
 import type { FooterItem } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import { type Drag, GraphCanvas, type GraphInputs, type GraphParts } from "../graph/graph-canvas";
+import { longestGaps, MOST_GAPS, waitingDevice } from "./timeline-gaps";
 import { originOf, phasesOf, type TimelineModel } from "./timeline-model";
 import type { FoundSlice, TimelineMoves } from "./timeline-moves";
 import type { SliceMatches } from "./timeline-search";
@@ -232,6 +233,7 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
       matches: matches.value?.isMatch ?? null,
       currentMatch: state.match.value,
       range: store.range.value,
+      longest: longestIn(moves, store.range.value),
       arrows: this.#links(),
       ticks,
       tickText: tickLabel(step, Math.max(Math.abs(start - origin), Math.abs(end - origin))),
@@ -303,6 +305,15 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
 const curveOfRow = keptPer((row: SliceRow, { ops, count }: TimelineModel) =>
   curveOf(ops, row, count),
 );
+
+/** The gap that the panel names first. */
+function longestIn({ model, span }: TimelineMoves, range: Span<Ns> | null) {
+  const device = waitingDevice(model);
+  const { start, end } = range ?? span;
+  if (device === undefined) return null;
+  const gap = longestGaps(device, model, start, end, MOST_GAPS)[0]?.gap;
+  return gap === undefined ? null : { lane: device.lane, start: ns(gap.start), end: ns(gap.end) };
+}
 
 /** The edges of steps in the window; none where they stand so close that they would cover the lanes. */
 function stepEdgesIn({ steps }: TimelineModel, { span, width }: Scale<Ns>): readonly number[] {
