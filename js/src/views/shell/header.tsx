@@ -7,6 +7,9 @@ import type { ReportContext } from "../common/context";
 import { CompareMenu } from "../compare/compare-menu";
 import { ExportMenu } from "./export-menu";
 
+/** The color of a change by the sign that its line begins with. */
+const CHANGES: Readonly<Record<string, string>> = { "▼": "tp-faster-text", "▲": "tp-slower-text" };
+
 export function Header({ report }: { readonly report: ReportContext }) {
   const { title, subtitle, code, machine, change_line: changeLine } = report.source.header;
   return (
@@ -20,7 +23,10 @@ export function Header({ report }: { readonly report: ReportContext }) {
         {code !== "" && <code>{code}</code>}
       </span>
       {changeLine !== "" && (
-        <span class="tp-change-line" title={`Since the last run: ${changeLine}`}>
+        <span
+          class={`tp-change-line ${CHANGES[changeLine.slice(0, 1)] ?? ""}`}
+          title={`Since the last run: ${changeLine}`}
+        >
           {changeLine}
         </span>
       )}
