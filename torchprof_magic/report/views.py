@@ -158,7 +158,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "opens.",
         columns=modules.COLUMNS,
         frame=modules.modules_table,
-        build=modules_view,
+        build=on_deciding_time(modules_view),
         title="Modules",
         empty="No nn.Module ran in the recorded steps, or they were not watched. Add --modules to %%torchprof, or "
         "record Python frames with --stack.",
