@@ -71,6 +71,7 @@ export function tableHeader(name: string, more: Partial<TableHeader> = {}): Tabl
     is_sparse: false,
     ranks: null,
     note: null,
+    answer: "",
     ...more,
   };
 }

@@ -155,7 +155,8 @@ class Table:
     ``sort_by`` is the column of the initial sort order, descending; without it rows keep their order. A table with
     ``bars`` can also be drawn as bars, and one with ``ranks`` as the ranks of a job. With an ``outline``, rows open and
     close. In an ``is_sparse`` table, rows without any number other than 0 are dim and show no numbers. ``note`` is a
-    column with a remark on a row, which is shown beside its name.
+    column with a remark on a row, which is shown beside its name. ``answer`` is a sentence above the rows, with code
+    between backticks.
     """
 
     frame: pl.DataFrame
@@ -166,6 +167,7 @@ class Table:
     is_sparse: bool = False
     ranks: RankBars | None = None
     note: str | None = None
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

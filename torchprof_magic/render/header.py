@@ -80,6 +80,7 @@ class TableHeader(FramedHeader, frozen=True, kw_only=True, tag="table", tag_fiel
     is_sparse: bool
     ranks: RankBars | None
     note: str | None
+    answer: str
 
 
 class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field="shape"):
@@ -265,6 +266,7 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 is_sparse=shape.is_sparse,
                 ranks=shape.ranks,
                 note=shape.note,
+                answer=shape.answer,
             )
         case Tree():
             return TreeHeader(**framed, weights=shape.weights, threads=shape.threads)

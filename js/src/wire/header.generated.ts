@@ -193,6 +193,7 @@ export const tableHeader = record({
   is_sparse: flag,
   ranks: orNull(rankBars),
   note: orNull(text),
+  answer: text,
 });
 export type TableHeader = Checked<typeof tableHeader>;
 

@@ -1,10 +1,11 @@
 /** What to change: one card for each piece of advice, with its saving and how sure that is. */
 
-import { formatBytes, formatNs, unbroken } from "../../base/format";
+import { formatBytes, formatNs } from "../../base/format";
 import { revealIn, showView } from "../../state/store";
 import type { Card } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
+import { Marked } from "../common/parts";
 
 /** A card with its number, by which `try_advice` knows it. */
 export interface NumberedCard {
@@ -92,17 +93,6 @@ function savingOf({ saving_ns: time, saving_bytes: memory, certainty, per }: Car
 
 function dotsOf(level: number): string {
   return "●".repeat(level) + "○".repeat(3 - level);
-}
-
-/** Text with what stands between backticks as code. */
-function Marked({ text }: { readonly text: string }) {
-  return (
-    <>
-      {unbroken(text)
-        .split("`")
-        .map((part, index) => (index % 2 === 1 ? <bdi class="tp-card-code">{part}</bdi> : part))}
-    </>
-  );
 }
 
 function Place({ report, card }: { readonly report: ReportContext; readonly card: Card }) {
