@@ -24,7 +24,17 @@ interface CardsProps {
   readonly hasSteps: boolean;
 }
 
-/** Nothing without advice: silence is a good answer. */
+/** Says so where there is no advice, as that is an answer, too. */
+export function NoCards() {
+  return (
+    <section class="tp-facts tp-cards" data-tp-no-advice>
+      <h3>What to change</h3>
+      <p class="tp-aside">Nothing found: none of the known slow patterns is in this recording.</p>
+    </section>
+  );
+}
+
+/** The pieces of advice that stand nowhere else. */
 export function Cards({ report, cards, hasSteps }: CardsProps) {
   if (cards.length === 0) return null;
   return (

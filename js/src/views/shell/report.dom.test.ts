@@ -465,6 +465,7 @@ describe("a grouping that the kernel builds on request", () => {
     is_sparse: false,
     ranks: null,
     note: null,
+    answer: "",
     empty: null,
   };
   const asked = ({ host }: Mounted) => host.sent.at(-1) as Readonly<Record<string, unknown>>;

@@ -18,7 +18,7 @@ import {
   wordAt,
 } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
-import { divisorOf, leadColumn } from "../common/describe";
+import { divisorOf, isLine, leadColumn } from "../common/describe";
 
 export interface GridColumn {
   readonly header: ColumnHeader;
@@ -139,7 +139,7 @@ function numberLooks(
 ): Looks {
   const largest = largestOf(values);
   // Lines are numbered as in editors: 2705, not 2,705.
-  const unit = header.name.endsWith("line") ? "step" : header.unit;
+  const unit = isLine(header) ? "step" : header.unit;
   const format = columnFormat(unit, largest / divisor, beside);
   const text = (row: number) => format.format((values[row] ?? Number.NaN) / divisor);
   const title = titleWithUnit(header.title, format);
