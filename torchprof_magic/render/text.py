@@ -117,7 +117,8 @@ def card_lines(cards: Sequence[Card]) -> list[str]:
     for number, card in enumerate(cards, 1):
         at = card.at.strip("; ")
         where = f" ({'' if at == 'in' else f'{at} '}{card.place})" if card.place else ""
-        sure = ", ".join(filter(None, (saving_words(card.saving_ns, card.saving_bytes, card.per), card.certainty)))
+        saving = saving_words(card.saving_ns, card.saving_bytes, card.certainty, card.per)
+        sure = ", ".join(filter(None, (saving and f"saves {saving}", card.certainty)))
         change = f"{card.title}: {card.fix}" if card.fix else card.title
         lines.append(printable(f"  {number}. {change}{where} [{sure}]".replace("`", "")))
     return lines

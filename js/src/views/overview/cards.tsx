@@ -87,7 +87,6 @@ function Saving({ card }: { readonly card: Card }) {
   return (
     <div class="tp-card-saving">
       <strong>{savingOf(card)}</strong>
-      {card.certainty === "measured" && card.saving_ns !== null && " at most"}
       <div class="tp-aside">
         {card.certainty} <span aria-hidden="true">{dotsOf(card.level)}</span>
       </div>
@@ -96,8 +95,9 @@ function Saving({ card }: { readonly card: Card }) {
 }
 
 function savingOf({ saving_ns: time, saving_bytes: memory, certainty, per }: Card): string {
-  if (time !== null) return `−${formatNs(time)}`;
-  if (memory !== null) return `−${formatBytes(memory)}${per}`;
+  // A wait or a time that was recorded is the most that can be saved.
+  if (time !== null) return `${certainty === "measured here" ? "" : "up to "}${formatNs(time)}`;
+  if (memory !== null) return `${formatBytes(memory)}${per}`;
   return certainty === "guess" ? "not known" : "";
 }
 
