@@ -145,7 +145,9 @@ def _of_work(work: WorkChange) -> str:
 def _vary(change: RunChange) -> str:
     """Return what the times of the steps say beside the work that differs."""
     by = format_change(change.after_ns / change.before_ns - 1)
-    is_opposite = (change.after_ns > change.before_ns) != (change.ratio > 1)
-    way = ", the other way" if is_opposite else ""
+    is_longer = change.after_ns > change.before_ns
+    way = ", the other way" if is_longer != (change.ratio > 1) else ""
+    is_of_machine = abs(change.drift - 1) >= NOTED_DRIFT and (change.drift > 1) == is_longer
+    why = "which may be the machine" if is_of_machine else "but vary too much to be sure of it"
     times = f"from {format_ns(change.before_ns)} to {format_ns(change.after_ns)} ({by})"
-    return f"The steps themselves went {times}{way}, but vary too much to be sure of it."
+    return f"The steps themselves went {times}{way}, {why}."

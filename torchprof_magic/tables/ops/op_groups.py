@@ -60,7 +60,7 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
 def _scope_note() -> pl.Expr:
     """Return a remark on annotations around ops: they are no ops, and their own time is what is in none of them."""
     is_scope = (pl.col("kind") == "user_annotation") & (pl.col("total_cpu_ns") > pl.col("self_cpu_ns"))
-    return pl.when(is_scope).then(pl.lit("scope, without the ops in it")).alias("note")
+    return pl.when(is_scope).then(pl.lit("scope")).alias("note")
 
 
 def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:

@@ -87,6 +87,6 @@ describe("what to change", () => {
 
   it("says that nothing was found without advice", async () => {
     expect(await textsOf()).toEqual([]);
-    expect(document.body.textContent).toContain("What to changeNothing found: none of the known");
+    expect(document.body.textContent).toContain("What to changeNothing found: no rule for advice");
   });
 });

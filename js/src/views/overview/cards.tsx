@@ -29,7 +29,7 @@ export function NoCards() {
   return (
     <section class="tp-facts tp-cards" data-tp-no-advice>
       <h3>What to change</h3>
-      <p class="tp-aside">Nothing found: none of the known slow patterns is in this recording.</p>
+      <p class="tp-aside">Nothing found: no rule for advice applies to this recording.</p>
     </section>
   );
 }

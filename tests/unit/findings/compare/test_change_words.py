@@ -57,6 +57,8 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
         "Only one run does this work, 1.26 % of a step: mostly aten::mul, 1 → 3 calls per step. The steps themselves "
         "went from 8 ms to 4 ms (−50 %), the other way, but vary too much to be sure of it."
     )
+    assert "(−50 %), the other way, which may be the machine." in change_evidence(replace(by_work, drift=0.5))
+    assert "vary too much" in change_evidence(replace(by_work, drift=1.5))
 
 
 OPS = (

@@ -116,7 +116,7 @@ def test_a_range_around_ops_is_called_a_scope() -> None:
     )
     assert view.note == "note"
     assert dict(view.frame.select("name", "note").iter_rows()) == {
-        "## forward ##": "scope, without the ops in it",
+        "## forward ##": "scope",
         "aten::mm": None,
         "nccl:all_reduce": None,
     }
