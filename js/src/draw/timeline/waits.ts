@@ -42,10 +42,10 @@ export function paintWaits(brush: Brush, band: LaneBand, top: number): void {
   markLongest(brush, band, top);
 }
 
-// Narrower, the mark of the longest gap would be no box.
+// Narrower, the mark of the longest wait would be no box.
 const LEAST_MARK_PX = 6;
 
-/** A frame around the longest gap in the window. */
+/** A frame around the longest wait in the window. */
 function markLongest(brush: Brush, band: LaneBand, top: number): void {
   const { context, scene } = brush;
   if (scene.longest?.lane !== band.lane) return;

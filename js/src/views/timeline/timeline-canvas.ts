@@ -18,8 +18,8 @@ import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
 import type { FooterItem } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import { type Drag, GraphCanvas, type GraphInputs, type GraphParts } from "../graph/graph-canvas";
-import { longestGaps, MOST_GAPS, waitingDevice } from "./timeline-gaps";
-import { originOf, phasesOf, type TimelineModel } from "./timeline-model";
+import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
+import { originOf, phasesOf, spanOfSlice, type TimelineModel } from "./timeline-model";
 import type { FoundSlice, TimelineMoves } from "./timeline-moves";
 import type { SliceMatches } from "./timeline-search";
 import { describeSlice } from "./timeline-words";
@@ -306,13 +306,13 @@ const curveOfRow = keptPer((row: SliceRow, { ops, count }: TimelineModel) =>
   curveOf(ops, row, count),
 );
 
-/** The gap that the panel names first. */
+/** The wait that the panel names first. */
 function longestIn({ model, span }: TimelineMoves, range: Span<Ns> | null) {
   const device = waitingDevice(model);
   const { start, end } = range ?? span;
   if (device === undefined) return null;
-  const gap = longestGaps(device, model, start, end, MOST_GAPS)[0]?.gap;
-  return gap === undefined ? null : { lane: device.lane, start: ns(gap.start), end: ns(gap.end) };
+  const [first] = longestWaits(device, model, start, end, MOST_WAITS);
+  return first === undefined ? null : { lane: device.lane, ...spanOfSlice(model, first.row) };
 }
 
 /** The edges of steps in the window; none where they stand so close that they would cover the lanes. */

@@ -15,7 +15,7 @@ import { useAsked } from "../common/asked-range";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, Segmented } from "../common/parts";
-import { longestGaps, MOST_GAPS, waitingDevice } from "./timeline-gaps";
+import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
 import type { Device, TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
 import {
@@ -55,7 +55,7 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
         <SelectionPart report={report} moves={moves} slice={slice} onShow={onShow} />
       ) : (
         <>
-          <LongestGaps moves={moves} range={range} onShow={onShow} />
+          <LongestWaits moves={moves} range={range} onShow={onShow} />
           <p class="tp-side-hint">
             Click a bar to see what it is, what launched it and what it waited for.
           </p>
@@ -72,19 +72,19 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
   );
 }
 
-interface GapsProps {
+interface WaitsProps {
   readonly moves: TimelineMoves;
   readonly range: Span<Ns> | null;
   readonly onShow: (slice: number) => void;
 }
 
 /** When a device waits longest in the window or the range, with the cause and the line of each. */
-function LongestGaps({ moves, range, onShow }: GapsProps) {
+function LongestWaits({ moves, range, onShow }: WaitsProps) {
   const { model, overview } = moves;
   const span = range ?? moves.span;
   const device = waitingDevice(model);
   if (device === undefined) return null;
-  const found = longestGaps(device, model, span.start, span.end, MOST_GAPS);
+  const found = longestWaits(device, model, span.start, span.end, MOST_WAITS);
   if (found.length === 0) return null;
   return (
     <section class="tp-side-part" data-tp-longest={model.sliceAt(found[0]?.row ?? -1)}>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { SLICES_VIEW, type Slice, sliceFrame } from "../../../test/timeline-slices";
-import { longestGaps, waitingDevice } from "./timeline-gaps";
+import { longestWaits, waitingDevice } from "./longest-waits";
 import { createTimelineModel } from "./timeline-model";
 import { waitWords } from "./timeline-words";
 
@@ -13,7 +13,7 @@ const wait = (start: number, dur: number, note: string, name = ""): Slice => ({
   note,
 });
 
-/** Three gaps of 10, 50 and 30 us; the second is of two waits. */
+/** Waits of 10, 20, 30 and 30 us; the second and the third touch. */
 const MODEL = createTimelineModel(
   SLICES_VIEW,
   sliceFrame([
@@ -28,18 +28,18 @@ const MODEL = createTimelineModel(
 function found(start: number, end: number, most = 3) {
   const device = waitingDevice(MODEL);
   if (device === undefined) throw new Error("no device");
-  return longestGaps(device, MODEL, start, end, most).map(({ ns, row }) => [ns, row]);
+  return longestWaits(device, MODEL, start, end, most).map(({ ns, row }) => [ns, row]);
 }
 
-describe("the longest gaps of a window", () => {
-  it("come in the order of their time in it, each with its longest wait", () => {
+describe("the longest waits of a window", () => {
+  it("come in the order of their time in it", () => {
     expect(found(0, 200_000)).toEqual([
-      [50_000, 3],
+      [30_000, 3],
       [30_000, 4],
-      [10_000, 1],
+      [20_000, 2],
     ]);
     expect(found(0, 200_000, 2)).toEqual([
-      [50_000, 3],
+      [30_000, 3],
       [30_000, 4],
     ]);
   });
@@ -47,7 +47,7 @@ describe("the longest gaps of a window", () => {
   it("are cut at the edges of the window", () => {
     expect(found(15_000, 35_000)).toEqual([
       [5_000, 1],
-      [5_000, 3],
+      [5_000, 2],
     ]);
     expect(found(80_000, 150_000)).toEqual([]);
   });
