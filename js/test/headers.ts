@@ -73,6 +73,7 @@ export function tableHeader(name: string, more: Partial<TableHeader> = {}): Tabl
     ranks: null,
     note: null,
     device: null,
+    answer: "",
     ...more,
   };
 }

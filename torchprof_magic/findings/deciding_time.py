@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.findings.verdict.decision import find_verdict
-from torchprof_magic.model.shapes import Shape, Table, Tree
+from torchprof_magic.model.shapes import Outline, Shape, Table, Tree
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.shared import OfPart
     from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.shapes import Column
     from torchprof_magic.model.trace import Trace
 
 # What the host does, or waits for: with one of these verdicts, its time decides. With any other it is the device's.
@@ -37,12 +38,19 @@ def on_deciding_time(build: OfPart[Shape]) -> OfPart[Shape]:
 
 
 def opened_on_deciding_time(trace: Trace, shape: Shape) -> Shape:
-    """Return a table sorted by, or a tree as wide as, the time that decides; any other shape as it is."""
+    """Return a table sorted by, or a tree as wide as, the time that decides; any other shape as it is.
+
+    A table in an order of its own begins with the bars of that time and their parts.
+    """
     match shape:
         case Table(sort_by=str() as first):
             names = [column.name for column in shape.columns]
             main = _chosen(trace, names, first)
             return replace(shape, sort_by=main)
+        case Table(sort_by=None, outline=Outline()):
+            return replace(
+                shape, columns=_device_first(shape.columns) if is_decided_on_device(trace) else shape.columns
+            )
         case Tree():
             names = [weight.name for weight in shape.weights]
             main = _chosen(trace, names, names[0])
@@ -57,3 +65,15 @@ def _chosen(trace: Trace, names: list[str], first: str) -> str:
         if first in pair and set(pair) <= set(names):
             return pair[is_decided_on_device(trace)]
     return first
+
+
+def _device_first(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns with the bars of the device, and their halves, before those of the host."""
+    bars = [each for each in columns if each.parts]
+    device = [each for each in bars if "device" in each.name]
+    if not device or device == bars:
+        return columns
+    moved = {name for each in device for name in (each.name, *(part.column for part in each.parts))}
+    first = columns.index(bars[0])
+    rest = [each for each in columns[first:] if each.name not in moved]
+    return (*columns[:first], *(each for each in columns if each.name in moved), *rest)

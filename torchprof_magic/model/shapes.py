@@ -174,7 +174,8 @@ class Table:
     ``bars`` can also be drawn as bars, and one with ``ranks`` as the ranks of a job. With an ``outline``, rows open and
     close. In an ``is_sparse`` table, rows without any number other than 0 are dim and show no numbers. ``note`` is a
     column with a remark on a row, which is shown beside its name. ``device`` is of what the device time of all rows
-    consists, where they add up to that of all devices.
+    consists, where they add up to that of all devices. ``answer`` is a sentence above the rows, with code between
+    backticks.
     """
 
     frame: pl.DataFrame
@@ -186,6 +187,7 @@ class Table:
     ranks: RankBars | None = None
     note: str | None = None
     device: DeviceTime | None = None
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,11 +94,14 @@ def format_file_size(value_bytes: float) -> str:
     return _alone(value_bytes, _DECIMAL_BYTES)
 
 
-def saving_words(saving_ns: int | None, saving_bytes: int | None, per: str = "") -> str:
-    """Return what a change saves, such as ``−5.83 ms`` or ``−80 KiB per step``; empty if no number is known."""
+def saving_words(saving_ns: int | None, saving_bytes: int | None, certainty: str, per: str = "") -> str:
+    """Return what a change saves, such as ``up to 5.83 ms`` or ``80 KiB per step``; empty if no number is known.
+
+    A wait or a time that was recorded is the most that can be saved; what was ``measured here`` is what is saved.
+    """
     if saving_ns is not None:
-        return f"−{format_ns(saving_ns)}"
-    return f"−{format_bytes(saving_bytes)}{per}" if saving_bytes is not None else ""
+        return format_ns(saving_ns) if certainty == "measured here" else f"up to {format_ns(saving_ns)}"
+    return f"{format_bytes(saving_bytes)}{per}" if saving_bytes is not None else ""
 
 
 def format_flop(value: float) -> str:

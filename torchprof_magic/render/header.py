@@ -83,6 +83,7 @@ class TableHeader(FramedHeader, frozen=True, kw_only=True, tag="table", tag_fiel
     ranks: RankBars | None
     note: str | None
     device: DeviceTime | None
+    answer: str
 
 
 class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field="shape"):
@@ -273,6 +274,7 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 ranks=shape.ranks,
                 note=shape.note,
                 device=shape.device,
+                answer=shape.answer,
             )
         case Tree():
             return TreeHeader(**framed, weights=shape.weights, threads=shape.threads, device=shape.device)

@@ -211,7 +211,7 @@ def card_rows(cards: Sequence[Card], *, has_steps: bool) -> str:
 
 def _saving(card: Card) -> str:
     unknown = "not known" if card.certainty == "guess" else ""
-    return _text(saving_words(card.saving_ns, card.saving_bytes, card.per)) or unknown
+    return _text(saving_words(card.saving_ns, card.saving_bytes, card.certainty, card.per)) or unknown
 
 
 def _fix(card: Card) -> str:

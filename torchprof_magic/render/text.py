@@ -61,19 +61,22 @@ def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
 def machine_of(trace: Trace) -> str:
     """Return what ``machine_sentence`` says of a trace; of an execution trace, which names no machine, its contents."""
     if not has_graph(trace):
-        return machine_sentence(trace.meta, trace.events.height, has_device=has_any_device(trace))
+        has_device = has_any_device(trace)
+        if trace.events.height == 0 and trace.memory.height > 0:
+            return machine_sentence(trace.meta, counted(trace.memory.height, "memory event"), has_device=has_device)
+        return machine_sentence(trace.meta, counted(trace.events.height, "event"), has_device=has_device)
     tensors = graph_tensors_table(trace).frame.height
     return f"{counted(trace.graph_ops.height, 'call')} · {counted(tensors, 'tensor')}"
 
 
-def machine_sentence(meta: Meta, events: int, *, has_device: bool) -> str:
-    """Return the machine, torch and size of the recording, such as ``A100 · torch 2.13.0 · 40,573 events``."""
+def machine_sentence(meta: Meta, size: str, *, has_device: bool) -> str:
+    """Return the machine, torch and ``size`` of the recording, such as ``A100 · torch 2.13.0 · 40,573 events``."""
     names = tuple(meta.device_names or dict.fromkeys(name for _, name in meta.devices))
     more = (counted(len(names) - MOST_DEVICES, "other device"),) if len(names) > MOST_DEVICES else ()
     device = ", ".join((*names[:MOST_DEVICES], *more)) or ("unnamed accelerator" if has_device else "CPU")
     torch = f"torch {meta.torch_version}" if meta.torch_version else ""
     rank = f"rank {meta.rank} of {meta.world_size}" if meta.rank is not None and (meta.world_size or 0) > 1 else ""
-    return " · ".join(part for part in (device, rank, torch, counted(events, "event")) if part)
+    return " · ".join(part for part in (device, rank, torch, size) if part)
 
 
 def text_summary(
@@ -114,7 +117,8 @@ def card_lines(cards: Sequence[Card]) -> list[str]:
     for number, card in enumerate(cards, 1):
         at = card.at.strip("; ")
         where = f" ({'' if at == 'in' else f'{at} '}{card.place})" if card.place else ""
-        sure = ", ".join(filter(None, (saving_words(card.saving_ns, card.saving_bytes, card.per), card.certainty)))
+        saving = saving_words(card.saving_ns, card.saving_bytes, card.certainty, card.per)
+        sure = ", ".join(filter(None, (saving and f"saves {saving}", card.certainty)))
         change = f"{card.title}: {card.fix}" if card.fix else card.title
         lines.append(printable(f"  {number}. {change}{where} [{sure}]".replace("`", "")))
     return lines

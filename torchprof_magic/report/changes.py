@@ -16,6 +16,7 @@ from torchprof_magic.findings.compare.change_words import (
     change_line,
     change_numbers,
     change_title,
+    largest_change,
 )
 from torchprof_magic.findings.compare.changes import Runs
 from torchprof_magic.findings.compare.per_step import sample_of
@@ -78,7 +79,7 @@ class Changes(HasTables[Runs]):
 
     @property
     def line(self) -> str:
-        """The change as one line: ``step 222 ms → 180 ms, −19 %, sure``."""
+        """The change as one line: ``▼ 19 % faster, sure: step 222 ms → 180 ms``."""
         return change_line(self.change)
 
     @property
@@ -96,10 +97,12 @@ class Changes(HasTables[Runs]):
         """The step times of both runs with the interval of the difference."""
         return change_numbers(self.change)
 
-    @property
+    @cached_property
     def evidence(self) -> str:
-        """Why the change is known, or why not."""
-        return change_evidence(self.change)
+        """Which op changed most if the steps did, and why the change is known, or why not."""
+        ops = TABS[0].shape(self.runs) if self.change.basis == "steps" else None
+        most = largest_change(ops) if isinstance(ops, Table) else ""
+        return f"{most} {change_evidence(self.change)}".lstrip()
 
     @property
     def words(self) -> list[str]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from torchprof_magic.findings import notes, overview
 from torchprof_magic.findings.deciding_time import on_deciding_time
+from torchprof_magic.findings.hottest_modules import modules_shown
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
@@ -26,7 +27,6 @@ from torchprof_magic.tables.ops import kernels, op_groups, ranking
 from torchprof_magic.tables.ops import op_table as ops
 from torchprof_magic.tables.snapshot import frames as snapshot
 from torchprof_magic.tables.source import lines, modules
-from torchprof_magic.tables.source.module_outline import modules_view
 from torchprof_magic.tables.source.source_view import source_view
 from torchprof_magic.tables.timeline.slices import timeline_slices
 from torchprof_magic.tables.waiting import idle, loaders, queue, waits
@@ -158,7 +158,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "opens.",
         columns=modules.COLUMNS,
         frame=modules.modules_table,
-        build=modules_view,
+        build=modules_shown,
         title="Modules",
         empty="No nn.Module ran in the recorded steps, or they were not watched. Add --modules to %%torchprof, or "
         "record Python frames with --stack.",

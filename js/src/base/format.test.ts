@@ -86,15 +86,24 @@ describe("unbroken", () => {
 });
 
 describe("axisNumbers", () => {
+  const textsOf = (ticks: readonly number[]) => axisNumbers("ns", ticks).texts;
+
   it("leaves out the zeros that all numbers end with", () => {
-    const { format } = columnFormat("ns", 4e6);
-    expect(axisNumbers([0, 5e5, 1e6, 4e6], format)).toEqual(["0", "0.5", "1.0", "4.0"]);
-    expect(axisNumbers([0, 1e6, 4e6], format)).toEqual(["0", "1", "4"]);
+    expect(textsOf([0, 5e5, 1e6, 4e6])).toEqual(["0", "0.5", "1.0", "4.0"]);
+    expect(textsOf([0, 1e6, 4e6])).toEqual(["0", "1", "4"]);
   });
 
   it("keeps the thousands apart", () => {
-    const { format } = columnFormat("ns", 1.5e12);
-    expect(axisNumbers([0, 5e11, 1.5e12], format)).toEqual(["0", "500", "1,500"]);
+    expect(textsOf([0, 5e11, 1.5e12])).toEqual(["0", "500", "1,500"]);
+  });
+
+  it("has the decimals that each tick needs, in the unit of the largest", () => {
+    const quarter = 256 * 2 ** 20;
+    expect(axisNumbers("bytes", [0, quarter, 2 * quarter, 3 * quarter, 4 * quarter])).toEqual({
+      suffix: "GiB",
+      texts: ["0", "0.25", "0.50", "0.75", "1.00"],
+    });
+    expect(axisNumbers("bytes", [0, quarter])).toEqual({ suffix: "MiB", texts: ["0", "256"] });
   });
 });
 

@@ -190,20 +190,35 @@ export function columnFormat(unit: Unit, largest: number, beside = largest): Col
   };
 }
 
-/** The numbers of an axis without the zeros that all of them end with. */
+// More decimals do not fit beside an axis.
+const MOST_DECIMALS = 6;
+
+/** The decimals with which all of some numbers are written exactly. */
+export function exactDecimals(values: readonly number[]): number {
+  let decimals = 0;
+  const isExact = (value: number) => {
+    const moved = Math.abs(value) * 10 ** decimals;
+    return moved === 0 || Math.abs(moved - Math.round(moved)) < 1e-6 * Math.round(moved);
+  };
+  while (decimals < MOST_DECIMALS && !values.every(isExact)) decimals += 1;
+  return decimals;
+}
+
+/** The numbers of an axis in the unit of the largest, with the decimals that the finest needs to be exact. */
 export function axisNumbers(
+  unit: Unit,
   ticks: readonly number[],
-  format: (value: number) => string,
-): readonly string[] {
-  const texts = ticks.map((tick) => (tick === 0 ? "0" : format(tick)));
-  const decimals = Math.max(
-    ...texts.map((text) => (text.split(".")[1] ?? "").replace(/0+$/, "").length),
-  );
-  return texts.map((text) => {
-    const [whole = "", part = ""] = text.split(".");
-    const kept = part.slice(0, decimals);
-    return kept === "" || Number(text) === 0 ? whole : `${whole}.${kept}`;
-  });
+): { readonly suffix: string; readonly texts: readonly string[] } {
+  const largest = Math.max(0, ...ticks);
+  const ladder = LADDERS[unit];
+  if (ladder === undefined)
+    return { suffix: "", texts: ticks.map((tick) => formatValue(tick, unit)) };
+  const rung = rungFor(ladder, largest, COLUMN_DIGITS);
+  const decimals = exactDecimals(ticks.map((tick) => inUnit(tick, rung)));
+  return {
+    suffix: rung.suffix,
+    texts: ticks.map((tick) => (tick === 0 ? "0" : written(tick, rung, decimals))),
+  };
 }
 
 /** Whether values of a unit are numbers, so that cells are right-aligned. */

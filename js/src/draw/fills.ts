@@ -9,6 +9,8 @@ export interface Fill {
   readonly box: string;
   readonly text: string;
   readonly rgb: Rgb;
+  /** The lines over the ground of a box of waiting, and its ground; null for all others. */
+  readonly hatch: { readonly line: string; readonly ground: string } | null;
 }
 
 // How much of the hue is in the fill; the rest is the background.
@@ -24,7 +26,19 @@ const TONES = new Map([
 export const FLAME_KERNEL_TONE = 0.4;
 
 export function fillOf(rgb: Rgb): Fill {
-  return { box: cssColor(rgb), text: cssColor(textOn(rgb)), rgb };
+  return { box: cssColor(rgb), text: cssColor(textOn(rgb)), rgb, hatch: null };
+}
+
+const HATCH_TONE = 0.75;
+const GROUND_TONE = 0.4;
+
+/** Waiting is hatched without a hue, as that of the device is; where there is no room for lines it is grey. */
+function waitingFill(rgb: Rgb, { background, muted, line, text }: Colors): Fill {
+  const hatch = {
+    line: cssColor(mix(background, muted, HATCH_TONE)),
+    ground: cssColor(mix(background, line, GROUND_TONE)),
+  };
+  return { box: cssColor(rgb), text: cssColor(text), rgb, hatch };
 }
 
 /** The color of a phase in the tone of a kind of box. */
@@ -63,7 +77,9 @@ export class FillTable {
     if (known !== undefined) return known;
     const phase = this.#phases.words[this.#phases.keys[row] ?? -1] ?? "";
     const kind = this.#kinds.words[this.#kinds.keys[row] ?? -1] ?? "";
-    const made = fillOf(toned(phase, kind, this.#colors, this.#kernelTone));
+    const rgb = toned(phase, kind, this.#colors, this.#kernelTone);
+    const isWaiting = phase === "waiting" || kind === "blocking";
+    const made = isWaiting ? waitingFill(rgb, this.#colors) : fillOf(rgb);
     this.#fills.set(id, made);
     return made;
   }

@@ -97,6 +97,14 @@ describe("paintFlame", () => {
     expect(pixel(20, ROW_PX + 8)).toEqual(tone(BACKWARD, 1));
   });
 
+  it("hatches waiting where there is room for lines, and no other boxes", () => {
+    paint({ phases: words("forward", "waiting") });
+    const row = (depth: number) =>
+      new Set(Array.from({ length: 20 }, (_, x) => pixel(10 + x, depth * ROW_PX + 3).join()));
+    expect(row(1).size).toBeGreaterThan(1);
+    expect(row(0).size).toBe(1);
+  });
+
   it("fills a run of many boxes in grey", () => {
     paint();
     expect(pixel(80, ROW_PX + 8)).toEqual([100, 100, 100, 255]);

@@ -10,6 +10,7 @@ import type { CanvasSize } from "./canvas-view";
 import { ChangeBrush, type TwoRuns } from "./change-painter";
 import type { Colors } from "./colors";
 import { type Fill, type FillTable, fillOf } from "./fills";
+import { haloOnHatch, hatchWaiting } from "./hatch";
 import type { TextCache } from "./text-cache";
 
 export const ROW_PX = 21;
@@ -97,6 +98,7 @@ function paintBox(brush: Brush, box: number, top: number): void {
   context.fillStyle = fill.box;
   const width = visibleWidth(right - left);
   context.fillRect(left, top, width, BOX_PX);
+  hatchWaiting(context, fill, left, top, width, BOX_PX);
   if (row !== MERGED_ROW) paintChange(brush, box, row, left, left + width, top);
   if (key >= 0 && key === scene.selectedKey)
     underline(context, scene.colors, left, top, width, BOX_PX);
@@ -154,6 +156,7 @@ function writeName(
   if (isBold) context.font = `600 ${TEXT_PX}px ${scene.colors.codeFont}`;
   const [x, y] = [left + TEXT_PAD_PX, top + BOX_PX / 2 + 0.5];
   brush.change?.halo(text, x, y);
+  haloOnHatch(context, fill, text, x, y);
   context.fillText(text, x, y);
   if (isBold) context.font = `${TEXT_PX}px ${scene.colors.codeFont}`;
 }

@@ -1,5 +1,45 @@
 /** Hatches a box. */
 
+import type { Fill } from "./fills";
+
+// Narrower boxes have no room for lines.
+const LEAST_HATCHED_PX = 5;
+const WAITING_STEP_PX = 6;
+const HALO_PX = 3;
+
+/** Paints the lines of a box of waiting over it; returns whether it did, and with that changed the fill. */
+export function hatchWaiting(
+  context: CanvasRenderingContext2D,
+  { hatch }: Fill,
+  left: number,
+  top: number,
+  width: number,
+  height: number,
+): boolean {
+  if (hatch === null || width < LEAST_HATCHED_PX) return false;
+  context.fillStyle = hatch.ground;
+  context.fillRect(left, top, width, height);
+  context.strokeStyle = hatch.line;
+  context.lineWidth = 1;
+  paintHatch(context, left, top, width, height, WAITING_STEP_PX);
+  return true;
+}
+
+/** Separates a name from the lines under it. */
+export function haloOnHatch(
+  context: CanvasRenderingContext2D,
+  { hatch }: Fill,
+  text: string,
+  x: number,
+  y: number,
+): void {
+  if (hatch === null) return;
+  context.lineWidth = HALO_PX;
+  context.lineJoin = "round";
+  context.strokeStyle = hatch.ground;
+  context.strokeText(text, x, y);
+}
+
 /** Lines from the lower left to the upper right, `stepPx` apart, in the stroke style of the context; or crossed. */
 export function paintHatch(
   context: CanvasRenderingContext2D,

@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
-import { axisNumbers, columnFormat, type Unit } from "../base/format";
+import { axisNumbers, type Unit } from "../base/format";
 import { moduleTitle, shortenName } from "../base/names";
 import type { Span } from "../base/scale";
 import type { Ns } from "../base/units";
@@ -185,6 +185,7 @@ function timeAxis(scene: SeriesScene): uPlot.Axis {
     grid: { show: false },
     size: 28 * scene.scale,
     space: 90 * scene.scale,
+    incrs: ROUND_TIMES,
     values: (_chart, ticks) => {
       const label = tickLabel((ticks[1] ?? 1) - (ticks[0] ?? 0), ticks.at(-1) ?? 0);
       return ticks.map((tick) => (tick === 0 ? "0" : label(tick)));
@@ -192,6 +193,10 @@ function timeAxis(scene: SeriesScene): uPlot.Axis {
   };
 }
 
+// Distances of ticks in ns, from 1 ns to more than a day.
+const ROUND_TIMES = Array.from({ length: 15 }, (_, power) => power).flatMap((power) =>
+  [1, 2, 5].map((size) => size * 10 ** power),
+);
 // Distances of ticks that are round in KiB, MiB and so on.
 const ROUND_SIZES = [0, 10, 20, 30, 40].flatMap((power) =>
   [1, 2, 5, 10, 20, 50, 100, 200, 256, 512].map((size) => size * 2 ** power),
@@ -207,8 +212,7 @@ function valueAxis(scene: SeriesScene): uPlot.Axis {
     ...(unit === "bytes" ? { incrs: ROUND_SIZES } : {}),
     // The unit stands once, at the top.
     values: (_chart, ticks) => {
-      const { format, suffix } = columnFormat(unit, ticks.at(-1) ?? 0);
-      const texts = axisNumbers(ticks, format);
+      const { suffix, texts } = axisNumbers(unit, ticks);
       return texts.map((text, at) => (at === texts.length - 1 ? `${text} ${suffix}` : text));
     },
   };
@@ -266,10 +270,15 @@ function writeLabel(chart: uPlot, scene: SeriesScene, text: string, x: number, y
   ctx.fillText(text, x, y);
 }
 
-function verticalLine(chart: uPlot, x: number, from: number): void {
+function verticalLine(
+  chart: uPlot,
+  x: number,
+  from: number,
+  to = chart.bbox.top + chart.bbox.height,
+): void {
   chart.ctx.beginPath();
   chart.ctx.moveTo(x, from);
-  chart.ctx.lineTo(x, chart.bbox.top + chart.bbox.height);
+  chart.ctx.lineTo(x, to);
   chart.ctx.stroke();
 }
 
@@ -300,7 +309,8 @@ function drawPeaks(chart: uPlot, scene: SeriesScene): void {
     ctx.strokeStyle = cssColor(scene.colors.text);
     ctx.lineWidth = ratio;
     ctx.setLineDash([3 * ratio, 3 * ratio]);
-    verticalLine(chart, x, chart.bbox.top);
+    // Down to the dot: below it, the curve is to be seen.
+    verticalLine(chart, x, chart.bbox.top, peakY(chart, scene, mark));
     labelPeak(chart, scene, mark, x, ratio);
   });
   ctx.restore();
@@ -317,17 +327,21 @@ function fillColumn(chart: uPlot, scene: SeriesScene, place: number, x: number, 
   }
 }
 
+/** Where the curve is at the moment of a mark. */
+function peakY(chart: uPlot, scene: SeriesScene, { time_ns }: MarkHeader): number {
+  const place = placeOfTime(scene.time_ns, time_ns);
+  return chart.valToPos(topOfAreas(scene.bands, place), "y", true);
+}
+
 /** A dot where the curve reaches its peak, over everything else. */
 function drawPeakDots(chart: uPlot, scene: SeriesScene): void {
   const { ctx } = chart;
   ctx.save();
   eachMark(chart, scene, "peak", (mark, x, ratio) => {
-    const place = placeOfTime(scene.time_ns, mark.time_ns);
-    const value = topOfAreas(scene.bands, place);
-    fillColumn(chart, scene, place, x, ratio);
+    fillColumn(chart, scene, placeOfTime(scene.time_ns, mark.time_ns), x, ratio);
     ctx.fillStyle = cssColor(scene.colors.text);
     ctx.beginPath();
-    ctx.arc(x, chart.valToPos(value, "y", true), PEAK_PX * ratio, 0, 2 * Math.PI);
+    ctx.arc(x, peakY(chart, scene, mark), PEAK_PX * ratio, 0, 2 * Math.PI);
     ctx.fill();
   });
   ctx.restore();
@@ -411,7 +425,9 @@ function drawTrend(chart: uPlot, scene: SeriesScene): void {
 
 /** The moment whose blocks are listed. */
 function drawPinned(chart: uPlot, scene: SeriesScene, { time_ns }: Pinned): void {
-  if (time_ns === null) return;
+  // A peak has its own mark, which this would cover.
+  const isPeak = scene.marks.some((mark) => mark.kind === "peak" && mark.time_ns === time_ns);
+  if (time_ns === null || isPeak) return;
   const { ctx, bbox } = chart;
   const x = Math.round(chart.valToPos(time_ns, "x", true));
   if (x < bbox.left || x > bbox.left + bbox.width) return;

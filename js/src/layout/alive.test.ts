@@ -121,14 +121,14 @@ describe("aliveAt", () => {
     ]);
   });
 
-  it("has what was there before and has no name at the bottom, however large it is", () => {
+  it("has what was there before in its place by size, as the areas have", () => {
     const frame = frameOf([
       { size: 90, op: "", category: "unknown" },
       { size: 8, op: "", category: "unknown", name: "data", shape: "[2]" },
       { size: 2, from: 0 },
     ]);
     const found = aliveAt(frame, "cpu", 5).map(({ title }) => title);
-    expect(found).toEqual(["data [2]", "mm", "from before the recording"]);
+    expect(found).toEqual(["from before the recording", "data [2]", "mm"]);
   });
 
   it("counts equal siblings together", () => {

@@ -124,9 +124,9 @@ function groupsOf(
     .toSorted(largestFirst);
 }
 
-/** Orders groups by size, but for what was there before and has no name: it says nothing of the program, and is last. */
+/** Orders groups by size, as the areas below the curve are. */
 export function largestFirst(a: BlockGroup, b: BlockGroup): number {
-  return Number(a.title === BEFORE) - Number(b.title === BEFORE) || b.bytes - a.bytes;
+  return b.bytes - a.bytes;
 }
 
 /** For each row a number that equal siblings share: blocks.0.mlp and blocks.1.mlp, or kept[0] and kept[1]. */

@@ -5,7 +5,7 @@ import { px, weight } from "../base/units";
 import { boxAt, depthsOf, layoutFlame } from "./flame-layout";
 import { holderOf, neighbour } from "./flame-place";
 import { heaviestRow, searchFlame } from "./flame-search";
-import { buildExtent, buildTree, childrenOf, pathTo } from "./flame-tree";
+import { buildExtent, buildTree, childrenOf, hottestPath, pathTo } from "./flame-tree";
 
 //  0 all 100
 //  ├ 1 a 60
@@ -49,6 +49,19 @@ describe("buildTree", () => {
 
   it("returns the path to a row", () => {
     expect(pathTo(tree, 5)).toEqual([0, 3, 5]);
+  });
+});
+
+describe("the hottest path", () => {
+  it("follows the largest boxes as long as they have a fifth of the whole", () => {
+    // b has 20 of 100.
+    expect(hottestPath(tree, TOTAL)).toEqual([0, 1, 2]);
+    expect(hottestPath(tree, Float64Array.of(100, 60, 19, 40, 10, 30))).toEqual([0, 1]);
+    expect(hottestPath(tree, Float64Array.of(100, 30, 20, 70, 10, 60))).toEqual([0, 3, 5]);
+  });
+
+  it("is the root alone where nothing has any weight", () => {
+    expect(hottestPath(tree, new Float64Array(6))).toEqual([0]);
   });
 });
 

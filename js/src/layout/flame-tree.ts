@@ -91,6 +91,23 @@ export function pathTo(tree: FlameTree, row: number): readonly number[] {
   return path;
 }
 
+// A box with less of the whole says nothing of where the time goes.
+const HOT_SHARE = 0.2;
+
+/** The rows from the root down to the last of which each is the largest in its parent, and has a fifth of the whole. */
+export function hottestPath(tree: FlameTree, total: Numbers): readonly number[] {
+  const least = HOT_SHARE * (total[0] ?? 0);
+  const path = [0];
+  for (;;) {
+    let best = -1;
+    for (const row of childrenOf(tree, path.at(-1) ?? 0)) {
+      if ((total[row] ?? 0) > (best < 0 ? 0 : (total[best] ?? 0))) best = row;
+    }
+    if (best < 0 || (total[best] ?? 0) < least) return path;
+    path.push(best);
+  }
+}
+
 /** The rows directly below `row`. */
 export function childrenOf(tree: FlameTree, row: number): Int32Array {
   return tree.child.subarray(tree.childStart[row] ?? 0, tree.childStart[row + 1] ?? 0);

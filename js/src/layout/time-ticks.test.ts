@@ -57,6 +57,7 @@ describe("tickLabel", () => {
     expect(tickLabel(2e5, 40e6)(40e6)).toBe("40.0 ms");
     expect(tickLabel(1e4, 40e6)(40.01e6)).toBe("40.01 ms");
     expect(tickLabel(5e3, 40e6)(40.005e6)).toBe("40.005 ms");
+    expect(tickLabel(25e7, 1e9)(75e7)).toBe("0.75 s");
   });
 
   it("keeps the unit for all ticks of an axis", () => {

@@ -1,6 +1,6 @@
 /** Round moments for the axis of a timeline. */
 
-import { grouped } from "../base/format";
+import { exactDecimals, grouped } from "../base/format";
 
 const STEPS = [1, 2, 5];
 
@@ -40,6 +40,6 @@ export function tickLabel(step: number, largest: number): (time: number) => stri
   const wanted = UNITS.find(([, size]) => largest >= size) ?? UNITS[3];
   // A step of 5 µs near 40 ms reads better in ms than in µs.
   const [suffix, size] = wanted;
-  const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  const decimals = exactDecimals([step / size]);
   return (time) => `${grouped(time / size, decimals).replace("-", "−")} ${suffix}`;
 }

@@ -213,6 +213,7 @@ export const tableHeader = record({
   ranks: orNull(rankBars),
   note: orNull(text),
   device: orNull(deviceTime),
+  answer: text,
 });
 export type TableHeader = Checked<typeof tableHeader>;
 

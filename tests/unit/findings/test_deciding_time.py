@@ -8,6 +8,7 @@ from torchprof_magic.model.shapes import Table, Tree
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.report.analysis import Analysis
 from torchprof_magic.report.trace_report import Report
+from torchprof_magic.report.views import VIEWS
 
 # On the host mm takes 60 us and add 20 us.
 MM, ADD = 60, 20
@@ -69,3 +70,16 @@ def test_without_a_device_views_open_on_host_time_whatever_else_was_recorded() -
     assert isinstance(ops, Table)
     assert isinstance(flame, Tree)
     assert (ops.sort_by, flame.weights[0].name) == ("self_cpu_ns", "cpu_ns")
+
+
+@pytest.mark.parametrize(
+    ("trace", "first"), [(BY_HOST, ["both_cpu_ns", "total_cpu_ns"]), (BY_DEVICE, ["both_device_ns", "device_ns"])]
+)
+def test_modules_begin_with_the_time_that_decides_and_its_parts(trace: Trace, first: list[str]) -> None:
+    build = next(view for view in VIEWS if view.name == "modules")
+    shape = build.shape(trace)
+    assert isinstance(shape, Table)
+    names = [column.name for column in shape.columns if column.unit == "ns"]
+    assert names[:2] == first
+    assert sorted(names) == sorted({*names})
+    assert {"both_cpu_ns", "both_device_ns", "wait_ns"} <= {*names}

@@ -79,7 +79,8 @@ class Advice:
     def __str__(self) -> str:
         where = f" (line {self.line})" if self.line else ""
         change = f"{self.title}: {self.fix}" if self.fix else self.title
-        sure = ", ".join(filter(None, (saving_words(self.saving_ns, self.saving_bytes), self.certainty)))
+        saving = saving_words(self.saving_ns, self.saving_bytes, self.certainty)
+        sure = ", ".join(filter(None, (saving and f"saves {saving}", self.certainty)))
         return f"{change}{where} [{sure}]".replace("`", "")
 
 

@@ -10,6 +10,8 @@ from torchprof_magic.model.units import format_change, format_count, format_ns, 
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.compare.run_change import RunChange
+    from torchprof_magic.findings.compare.work_change import WorkChange
+    from torchprof_magic.model.shapes import Table
 
 SIGNS = {"faster": "▼", "slower": "▲", "unclear": "≈"}
 # The machine or its load changed if what both runs do took this much longer or shorter.
@@ -17,43 +19,52 @@ NOTED_DRIFT = 0.05
 
 
 def change_title(change: RunChange) -> str:
-    """Return the change in a few words, such as ``20 % faster, likely``, or ``2 % slower by other work, sure``."""
+    """Return the change in a few words, such as ``20 % faster, likely``, or ``2 % more work per step, sure``."""
     if change.certainty == "too few steps":
         return "Too few steps to say"
     if change.kind == "unclear":
         return "No clear change"
-    by = " by other work" if change.basis == "work" else ""
-    return f"{format_ratio(abs(change.ratio - 1))} {change.kind}{by}, {change.certainty}"
+    what = change.kind if change.basis != "work" else "less work per step" if change.ratio < 1 else "more work per step"
+    return f"{format_ratio(abs(change.ratio - 1))} {what}, {change.certainty}"
 
 
 def change_numbers(change: RunChange) -> str:
     """Return the typical steps and the interval of the change: ``175 → 140 ms per step, 98 % interval −36 to −5 %``."""
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return "no complete step in one of the runs"
-    steps = f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)} per step{_plainly(change)}"
     low, high = change.interval
-    if not math.isfinite(high):
-        return steps
     interval = f"{format_ratio(CONFIDENCE)} interval {format_change(low - 1)} to {format_change(high - 1)}"
-    return f"{interval}; recorded {steps}" if change.basis == "work" else f"{steps}, {interval}"
+    # What the machine did meanwhile can change steps more than the work does, or the other way.
+    if change.basis == "work":
+        return interval
+    steps = f"{_times(change)} per step{_plainly(change)}"
+    return f"{steps}, {interval}" if math.isfinite(high) else steps
 
 
 def change_line(change: RunChange) -> str:
-    """Return the change as one line, such as ``step 222 ms → 180 ms, −19 %, sure``.
+    """Return the change as one line, its title and the times of the steps: ``▼ 19 % faster, sure: step 222 → 180 ms``.
 
-    If the work tells it and not the times, it is ``+1.2 % by other work, sure``; if steps without the profiler are
-    compared, it begins with ``unprofiled step``.
+    If steps without the profiler are compared, they are called ``unprofiled step``. If the work tells the change and
+    not the times, there are none.
     """
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return ""
+    title = f"{SIGNS[change.kind]} {change_title(change)}"
     step = "unprofiled step" if change.is_plain else "step"
-    steps = f"{step} {format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
-    # What the machine did meanwhile can change steps the other way.
-    if change.basis == "work":
-        return f"{format_change(change.ratio - 1)} by other work, {change.certainty}"
-    if change.certainty == "too few steps":
-        return f"{steps}, too few steps to tell"
-    return f"{steps}, {format_change(change.ratio - 1)}, {change.certainty}"
+    return title if change.basis == "work" else f"{title}: {step} {_times(change)}"
+
+
+def largest_change(changes: Table) -> str:
+    """Return the row that changed most as a sentence, by the column that the rows are sorted by; empty if none did."""
+    main = changes.sort_by
+    if main is None or not main.endswith("_ns") or changes.frame.height == 0:
+        return ""
+    row = changes.frame.row(0, named=True)
+    if not row[main]:
+        return ""
+    before, after = (format_ns(row[main.replace("delta", side)]) for side in ("before", "after"))
+    where = "on the device" if main.startswith("device") else "on the host"
+    return f"Largest change: {printable(row['name'])}, {before} → {after} per step {where}."
 
 
 def change_evidence(change: RunChange) -> str:
@@ -98,8 +109,12 @@ def _of_machine(change: RunChange) -> list[str]:
     by = f"{format_ratio(abs(drift - 1))} {'longer' if drift > 1 else 'shorter'}"
     # Recording more in one run makes its ops longer, too.
     cause = ", as on a busier or slower machine" if drift > 1 and change.same_details else ""
-    so = "" if change.basis == "steps" else ": changes of about that size in the tables are not those of single ops"
+    so = "" if change.basis == "steps" else ", so changes of about that size in the tables are not specific to an op"
     return [f"Ops that both runs call equally often took {by}{cause}{so}."]
+
+
+def _times(change: RunChange) -> str:
+    return f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
 
 
 def _plainly(change: RunChange) -> str:
@@ -112,17 +127,7 @@ def _why_plain(change: RunChange) -> str:
 
 def _decided(change: RunChange) -> str:
     if change.basis == "work" and change.work is not None:
-        work = change.work
-        share = format_ratio(abs(math.expm1(work.difference)))
-        calls = (
-            f"{format_count(work.calls_before)} → {format_count(work.calls_after)} calls per step"
-            if work.calls_before != work.calls_after
-            else ""
-        )
-        name = f"{printable(work.name)} ({calls})" if calls else printable(work.name)
-        return (
-            f"Work that only one run does, most of it {name}, makes {share} of a step. {_vary(change)} too much to say."
-        )
+        return f"{_of_work(change.work)} {_vary(change)}"
     if change.kind == "unclear" and change.p < LIKELY_P:
         return "The faster steps of each run changed, but the typical steps did not go the same way."
     if change.kind == "unclear":
@@ -130,6 +135,20 @@ def _decided(change: RunChange) -> str:
     return "The difference is larger than the steps of each run vary and drift."
 
 
+def _of_work(work: WorkChange) -> str:
+    share = format_ratio(abs(math.expm1(work.difference)))
+    if work.calls_before == work.calls_after:
+        return f"Only one run does this work, {share} of a step: mostly {printable(work.name)}."
+    calls = f"{format_count(work.calls_before)} → {format_count(work.calls_after)} calls per step"
+    return f"Only one run does this work, {share} of a step: mostly {printable(work.name)}, {calls}."
+
+
 def _vary(change: RunChange) -> str:
-    is_opposite = (change.after_ns > change.before_ns) != (change.ratio > 1)
-    return "The step times went the other way, but vary" if is_opposite else "The step times alone vary"
+    """Return what the times of the steps say beside the work that differs."""
+    by = format_change(change.after_ns / change.before_ns - 1)
+    is_longer = change.after_ns > change.before_ns
+    way = ", the other way" if is_longer != (change.ratio > 1) else ""
+    is_of_machine = abs(change.drift - 1) >= NOTED_DRIFT and (change.drift > 1) == is_longer
+    why = "which may be the machine" if is_of_machine else "but vary too much to be sure of it"
+    times = f"from {format_ns(change.before_ns)} to {format_ns(change.after_ns)} ({by})"
+    return f"The steps themselves went {times}{way}, {why}."

@@ -63,14 +63,14 @@ RANK_COLUMNS = (
     ),
     Column(
         name="wait_ns",
-        title="For others",
+        title="Waits for others",
         unit="ns",
         definition="Time per step that the rank waits for others: the length of each collective less the shortest "
         "among its ranks, summed over those of its steps that count. This needs no common clock.",
     ),
     Column(
         name="caused_wait_ns",
-        title="Others for it",
+        title="Others wait",
         unit="ns",
         definition="Time per step that all others together wait in the collectives to which this rank comes last, "
         "of those of its steps that count.",

@@ -46,15 +46,23 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
         return table
     ops = table.frame.with_columns(pl.lit("").alias("above"), _holder_id(pl.col("name") + "\n" + pl.col("kind")))
     columns = _without_kind(table.columns)
+    ops = ops.with_columns(_scope_note())
     ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace, part))
     names = [column.name for column in columns]
     return Table(
-        frame=ops.select("id", "above", "kind", (pl.col("part") == CALLED).alias("is_called"), *names),
+        frame=ops.select("id", "above", "kind", "note", (pl.col("part") == CALLED).alias("is_called"), *names),
         columns=columns,
         sort_by=table.sort_by,
         outline=_OUTLINE_WITH_CALLS,
         device=table.device,
+        note="note",
     )
+
+
+def _scope_note() -> pl.Expr:
+    """Return a remark on annotations around ops: they are no ops, and their own time is what is in none of them."""
+    is_scope = (pl.col("kind") == "user_annotation") & (pl.col("total_cpu_ns") > pl.col("self_cpu_ns"))
+    return pl.when(is_scope).then(pl.lit("scope")).alias("note")
 
 
 def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:

@@ -48,6 +48,8 @@ export interface TimelineScene {
   readonly matches: Uint8Array | null;
   readonly currentMatch: number;
   readonly range: Span<Ns> | null;
+  /** The longest wait of a device in the window, on its lane. */
+  readonly longest: (Span<Ns> & { readonly lane: number }) | null;
   readonly arrows: readonly Arrow[];
   readonly ticks: readonly number[];
   readonly tickText: (time: number) => string;

@@ -5,6 +5,7 @@ import type { SliceRow } from "../../layout/slice-index";
 import { layoutSlices } from "../../layout/slice-layout";
 import { outlineMatch, underline } from "../box-marks";
 import type { Fill } from "../fills";
+import { haloOnHatch, hatchWaiting } from "../hatch";
 import { type Brush, TEXT_PAD_PX } from "./scene";
 
 const TEXT_MIN_PX = 26;
@@ -29,6 +30,7 @@ export function paintSlices(brush: Brush, row: SliceRow, top: number, height: nu
       boxes.row[box] === MERGED_ROW ? Math.max(2, height * (boxes.cover[box] ?? 1)) : height;
     context.fillRect(from, top + height - part, shown > 3 ? shown - 1 : Math.max(shown, 0.6), part);
     if (boxes.row[box] === MERGED_ROW) continue;
+    if (hatchWaiting(context, fill, from, top, shown - 1, height)) style = "";
     const isNamed = writeName(brush, like, fill, from, top, shown, height);
     if (markSlice(brush, like, from, top, shown, height) || isNamed) style = "";
   }
@@ -49,7 +51,9 @@ function writeName(
   const text = texts.fit(title, width - 2 * TEXT_PAD_PX);
   if (text === "") return false;
   context.fillStyle = fill.text;
-  context.fillText(text, left + TEXT_PAD_PX, top + height / 2 + 0.5);
+  const [x, y] = [left + TEXT_PAD_PX, top + height / 2 + 0.5];
+  haloOnHatch(context, fill, text, x, y);
+  context.fillText(text, x, y);
   return true;
 }
 

@@ -7,7 +7,7 @@ import type { LaneBand } from "../../layout/lane-bands";
 import { layoutWaits, type WaitBox } from "../../layout/waits";
 import { outlineMatch } from "../box-marks";
 import { paintHatch } from "../hatch";
-import { type Brush, fitted, restoreBoxFont, TEXT_PX, type TimelineScene } from "./scene";
+import { type Brush, fitted, restoreBoxFont, TEXT_PX, type TimelineScene, xOf } from "./scene";
 
 const HATCH_PX = 6;
 // What Python calls the cause of waits in which the device may have done what is not in the file.
@@ -39,6 +39,21 @@ export function paintWaits(brush: Brush, band: LaneBand, top: number): void {
   context.fillRect(scene.gutter, top, size.width, band.height);
   if (waits === null) return;
   for (const box of layoutWaits(waits, scene.scale)) paintWait(brush, box, top, band.height);
+  markLongest(brush, band, top);
+}
+
+// Narrower, the mark of the longest wait would be no box.
+const LEAST_MARK_PX = 6;
+
+/** A frame around the longest wait in the window. */
+function markLongest(brush: Brush, band: LaneBand, top: number): void {
+  const { context, scene } = brush;
+  if (scene.longest?.lane !== band.lane) return;
+  const left = xOf(brush, scene.longest.start);
+  const width = Math.max(LEAST_MARK_PX, xOf(brush, scene.longest.end) - left);
+  context.strokeStyle = cssColor(scene.colors.text);
+  context.lineWidth = 2;
+  context.strokeRect(left, top + 1, width, band.height - 2);
 }
 
 function paintWait(brush: Brush, box: WaitBox, top: number, height: number): void {

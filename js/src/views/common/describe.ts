@@ -42,8 +42,14 @@ function factsOf(view: TableHeader, frame: Frame, row: number, steps: number): r
   return known.slice(0, MOST_FACTS).map((column) => {
     const value = numberAt(frame, column.name, row) / divisorOf(column, steps);
     const text = formatValue(value, column.unit);
+    if (isLine(column)) return `line ${value}`;
     return column.unit === "count" ? counted(column, text) : titled(column, text);
   });
+}
+
+/** Whether the numbers of a column are those of lines, which are written as in editors: 2705, not 2,705. */
+export function isLine({ name }: ColumnHeader): boolean {
+  return name.endsWith("line");
 }
 
 /** "3 calls", "1 call". */

@@ -2,7 +2,7 @@
 
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { formatCount, tailOf } from "../../base/format";
+import { formatCount, tailOf, unbroken } from "../../base/format";
 import { phaseColor, phaseTitle } from "../../base/palette";
 import { Button } from "./button";
 import type { ReportContext } from "./context";
@@ -167,6 +167,17 @@ interface ToolsProps {
 /** The row above a view's data. */
 export function Tools({ children }: ToolsProps) {
   return <div class="tp-tools">{children}</div>;
+}
+
+/** Text with what stands between backticks as code. */
+export function Marked({ text }: { readonly text: string }) {
+  return (
+    <>
+      {unbroken(text)
+        .split("`")
+        .map((part, index) => (index % 2 === 1 ? <bdi class="tp-card-code">{part}</bdi> : part))}
+    </>
+  );
 }
 
 /** A centered sentence for an empty, loading or failed view. */

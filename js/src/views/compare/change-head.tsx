@@ -21,10 +21,10 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
   return (
     <section class="tp-change" aria-label="Change">
       <div class="tp-change-words">
-        <h2>
-          <span class={`tp-${change.kind}-text`}>{SIGNS[change.kind]}</span> {change.title}{" "}
-          <small>{unbroken(change.numbers)}</small>
+        <h2 class={`tp-${change.kind}-text`}>
+          {SIGNS[change.kind]} {change.title}
         </h2>
+        <p class="tp-change-numbers">{unbroken(change.numbers)}</p>
         <p>{unbroken(change.evidence)}</p>
         {change.warnings.map((warning) => (
           <p key={warning} class="tp-doubt">
@@ -37,6 +37,7 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
       </div>
       <div class="tp-change-steps">
         <Dots change={change} />
+        <Legend change={change} />
         <div class="tp-change-foot">
           <Settings change={change} />
           <Swap report={report} />
@@ -101,32 +102,71 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
             </text>
           </g>
         ))}
-        {change.runs.map(({ steps, typical, left_out: leftOut }, run) => (
-          <g key={`${run}`} class={run === 0 ? "tp-dots-before" : "tp-dots-after"}>
-            {steps.map((ns, index) => (
-              <Dot
-                key={`${index}`}
-                x={x(ns)}
-                y={run * ROW_PX + 8 + (index % LINES) * 7}
-                counts={!leftOut.includes(index)}
-                title={formatNs(ns)}
-              />
-            ))}
-            {typical !== null && (
-              <line
-                class="tp-dots-typical"
-                x1={x(typical)}
-                x2={x(typical)}
-                y1={run * ROW_PX + 2}
-                y2={(run + 1) * ROW_PX - 2}
-              >
-                <title>Typical step: {formatNs(typical)}, the mean of those that count</title>
-              </line>
-            )}
+        {change.runs.map((run, index) => (
+          <g
+            key={`${index}`}
+            class={index === 0 ? "tp-dots-before" : `tp-dots-after tp-${change.kind}-text`}
+          >
+            <RunDots run={run} top={index * ROW_PX} x={x} />
           </g>
         ))}
       </svg>
     </div>
+  );
+}
+
+interface RunDotsProps {
+  readonly run: ChangeHeader["runs"][number];
+  readonly top: number;
+  readonly x: (ns: number) => string;
+}
+
+/** The steps of a run, and its typical one. */
+function RunDots({ run: { steps, typical, left_out: leftOut }, top, x }: RunDotsProps) {
+  return (
+    <>
+      {steps.map((ns, index) => (
+        <Dot
+          key={`${index}`}
+          x={x(ns)}
+          y={top + 8 + (index % LINES) * 7}
+          counts={!leftOut.includes(index)}
+          title={formatNs(ns)}
+        />
+      ))}
+      {typical !== null && (
+        <line
+          class="tp-dots-typical"
+          x1={x(typical)}
+          x2={x(typical)}
+          y1={top + 2}
+          y2={top + ROW_PX - 2}
+        >
+          <title>Typical step: {formatNs(typical)}, the mean of those that count</title>
+        </line>
+      )}
+    </>
+  );
+}
+
+/** What the marks of the dots mean. */
+function Legend({ change }: { readonly change: ChangeHeader }) {
+  const { runs } = change;
+  if (runs.every(({ steps }) => steps.length === 0)) return null;
+  return (
+    <p class="tp-dots-legend">
+      <span aria-hidden="true">●</span> a step
+      {runs.some(({ typical }) => typical !== null) && (
+        <>
+          <b aria-hidden="true">┃</b> typical step
+        </>
+      )}
+      {runs.some(({ left_out: leftOut }) => leftOut.length > 0) && (
+        <>
+          <span aria-hidden="true">×</span> left out of it: not like the others
+        </>
+      )}
+    </p>
   );
 }
 

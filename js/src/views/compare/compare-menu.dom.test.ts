@@ -151,3 +151,22 @@ describe("a comparison", () => {
     expect((await show(saved)).root.querySelector(".tp-swap")).toBeNull();
   });
 });
+
+describe("the head of a comparison", () => {
+  const legend = (root: HTMLElement) => find(root, ".tp-dots-legend").textContent;
+
+  it("says what its marks mean, and of crosses only where there are some", async () => {
+    const whole = changeOf(1);
+    expect(legend((await show(comparedHost(1))).root)).toBe("● a step┃ typical step");
+    const runs = whole.runs.map((run) => ({ ...run, left_out: [1] }));
+    const { root } = await show(comparedHost(1, { change: { ...whole, runs } }));
+    expect(legend(root)).toContain("× left out of it");
+  });
+
+  it("has one color for its title, the steps after and the line of the header", async () => {
+    const { root } = await show(comparedHost(1, { change_line: "▼ 20 % faster, sure" }));
+    for (const part of [".tp-change h2", ".tp-dots-after", ".tp-change-line"]) {
+      expect(find(root, part).getAttribute("class")).toContain("tp-faster-text");
+    }
+  });
+});

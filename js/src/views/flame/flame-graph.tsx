@@ -4,12 +4,12 @@ import { type ReadonlySignal, type Signal, useComputed, useSignalEffect } from "
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { FlameOptions } from "../../base/flame-options";
-import { formatRatio, plural } from "../../base/format";
+import { formatRatio, formatValue, plural } from "../../base/format";
 import { displayName, shortenName } from "../../base/names";
 import { phaseColor, phases } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
-import { pathTo } from "../../layout/flame-tree";
+import { hottestPath, pathTo } from "../../layout/flame-tree";
 import { type Frame, wordAt } from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";
 import { Button } from "../common/button";
@@ -20,7 +20,14 @@ import { Stage, useStage } from "../graph/stage";
 import { FlameCanvas } from "./flame-canvas";
 import { actOnFlameKey } from "./flame-keys";
 import { FlameMinimap } from "./flame-minimap";
-import { describeBox, describeWhole, type FlameModel, flameModelOf, weightOf } from "./flame-model";
+import {
+  describeBox,
+  describeWhole,
+  type FlameModel,
+  flameModelOf,
+  weightDivisor,
+  weightOf,
+} from "./flame-model";
 import { FlameMoves } from "./flame-moves";
 import { FlameTable } from "./flame-table";
 
@@ -81,6 +88,7 @@ export function FlameGraph(props: GraphProps) {
           onChoose={(name) => moves.weigh(name)}
         />
       </Tools>
+      <Hottest moves={moves} weight={weight} />
       <FlameMinimap report={report} moves={moves} />
       <Crumbs moves={moves} weight={weight} />
       <Outer moves={moves} />
@@ -207,6 +215,36 @@ function aloud(model: FlameModel, row: number, weight: WeightHeader): string {
 
 interface MovesProps {
   readonly moves: FlameMoves;
+}
+
+// The end of a hot path says where the time goes.
+const HOT_NAMES = 2;
+
+/** The path that has most of the weight, as a sentence; a click selects its last box. */
+function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
+  const { model } = moves;
+  const { total } = moves.extent;
+  const path = hottestPath(model.tree, total);
+  const last = path.at(-1) ?? 0;
+  if (last === 0 || model.runs !== null) return null;
+  const names = path.slice(1).map((row) => displayName(wordAt(model.names, row)));
+  const size = (total[last] ?? 0) / weightDivisor(model, weight);
+  return (
+    <p class="tp-answer" data-tp-hottest={last}>
+      {formatRatio((total[last] ?? 0) / (total[0] || 1))} of {weight.title},{" "}
+      {formatValue(size, weight.unit)}
+      {model.steps > 1 && " per step"}, in{" "}
+      <Button class="tp-link" title={names.join(" › ")} onClick={() => moves.select(last)}>
+        <bdi class="tp-code">
+          {names.length > HOT_NAMES && "… › "}
+          {names
+            .slice(-HOT_NAMES)
+            .map((name) => shortenName(name, CRUMB_CHARS))
+            .join(" › ")}
+        </bdi>
+      </Button>
+    </p>
+  );
 }
 
 /** The boxes around the first that branches, as one row that opens. */

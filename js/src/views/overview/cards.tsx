@@ -1,10 +1,11 @@
 /** What to change: one card for each piece of advice, with its saving and how sure that is. */
 
-import { formatBytes, formatNs, unbroken } from "../../base/format";
+import { formatBytes, formatNs } from "../../base/format";
 import { revealIn, showView } from "../../state/store";
 import type { Card } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
+import { Marked } from "../common/parts";
 import { TryCard } from "./try-card";
 
 /** A card with its number, by which `try_advice` knows it. */
@@ -24,7 +25,17 @@ interface CardsProps {
   readonly hasSteps: boolean;
 }
 
-/** Nothing without advice: silence is a good answer. */
+/** Says so where there is no advice, as that is an answer, too. */
+export function NoCards() {
+  return (
+    <section class="tp-facts tp-cards" data-tp-no-advice>
+      <h3>What to change</h3>
+      <p class="tp-aside">Nothing found: no rule for advice applies to this recording.</p>
+    </section>
+  );
+}
+
+/** The pieces of advice that stand nowhere else. */
 export function Cards({ report, cards, hasSteps }: CardsProps) {
   if (cards.length === 0) return null;
   return (
@@ -81,7 +92,6 @@ function Saving({ report, card, number }: NumberedCard & WithReport) {
   return (
     <div class="tp-card-saving">
       <strong>{savingOf(card)}</strong>
-      {card.certainty === "measured" && card.saving_ns !== null && " at most"}
       <div class="tp-aside">
         {card.certainty} <span aria-hidden="true">{dotsOf(card.level)}</span>
       </div>
@@ -91,24 +101,14 @@ function Saving({ report, card, number }: NumberedCard & WithReport) {
 }
 
 function savingOf({ saving_ns: time, saving_bytes: memory, certainty, per }: Card): string {
-  if (time !== null) return `−${formatNs(time)}`;
-  if (memory !== null) return `−${formatBytes(memory)}${per}`;
+  // A wait or a time that was recorded is the most that can be saved.
+  if (time !== null) return `${certainty === "measured here" ? "" : "up to "}${formatNs(time)}`;
+  if (memory !== null) return `${formatBytes(memory)}${per}`;
   return certainty === "guess" ? "not known" : "";
 }
 
 function dotsOf(level: number): string {
   return "●".repeat(level) + "○".repeat(3 - level);
-}
-
-/** Text with what stands between backticks as code. */
-function Marked({ text }: { readonly text: string }) {
-  return (
-    <>
-      {unbroken(text)
-        .split("`")
-        .map((part, index) => (index % 2 === 1 ? <bdi class="tp-card-code">{part}</bdi> : part))}
-    </>
-  );
 }
 
 function Place({ report, card }: { readonly report: ReportContext; readonly card: Card }) {

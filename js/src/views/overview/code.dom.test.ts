@@ -92,7 +92,7 @@ describe("the code on the overview", () => {
     const line = find(root, ".tp-line-change").closest("ul > li");
     expect(line?.querySelector(".tp-code")?.textContent).toBe("    h = layer(h)");
     expect(textsOf(root, ".tp-line-change")).toEqual([
-      "2x=1Do less. It takes 2\u00a0ms.−2 ms at mostmeasured ●●●",
+      "2x=1Do less. It takes 2\u00a0ms.up to 2 msmeasured ●●●",
     ]);
     expect(textsOf(root, ".tp-cards .tp-card-number")).toEqual(["1"]);
   });

@@ -12,7 +12,7 @@ import { Digits, PhaseDot, percent } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
-import { Cards, numberedCards } from "./cards";
+import { Cards, NoCards, numberedCards } from "./cards";
 import { CodeSection, useCode } from "./code";
 import { MemoryStrip } from "./memory-strip";
 
@@ -56,6 +56,7 @@ export function FactsView({ report, view }: FactsProps) {
           cards={numbered.filter((each) => !placed.has(each))}
           hasSteps={report.source.header.step_ns !== null}
         />
+        {cards.length === 0 && <NoCards />}
       </div>
       {top.length > 1 && (
         <div class="tp-top-lists">
@@ -92,7 +93,9 @@ function About({
         }}
       >
         <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span> <strong>About this run</strong>
-        {events !== undefined && <span>{plural(numberOf(events), "event")}</span>}
+        {events !== undefined && numberOf(events) > 0 && (
+          <span>{plural(numberOf(events), "event")}</span>
+        )}
         <span>{count === 0 ? "nothing lost" : plural(count, "note")}</span>
       </Button>
       {isOpen && (

@@ -67,7 +67,12 @@ function Head({ list }: TableProps) {
           </ul>
         </th>
         {columns.map((column, at) => (
-          <th key={column.name} scope="col" class={minorClass(at)} title={column.definition}>
+          <th
+            key={column.name}
+            scope="col"
+            class={minorClass(at, columns.length)}
+            title={column.definition}
+          >
             {column.title}
             {at === 0 && ` ${look.suffix}`}
           </th>
@@ -107,7 +112,7 @@ function Row({ list, row }: RowProps) {
         <Bar list={list} row={row} />
       </td>
       {columns.map((column, at) => (
-        <td key={column.name} class={minorClass(at)}>
+        <td key={column.name} class={minorClass(at, columns.length)}>
           {cell(column, numberAt(frame, column.name, row), look.format)}
         </td>
       ))}
@@ -122,21 +127,26 @@ function Row({ list, row }: RowProps) {
 
 function Bar({ list, row }: RowProps) {
   const { frame, bars, longest, theme } = list;
+  const parts = bars.parts.map(({ column }) => Math.max(numberAt(frame, column, row) || 0, 0));
+  const whole = Math.max(
+    numberAt(frame, bars.total, row),
+    parts.reduce((sum, ns) => sum + ns, 0),
+  );
   const spoken = bars.parts.map(
     ({ column, title }) => `${title} ${formatNs(numberAt(frame, column, row))}`,
   );
   return (
     <span
       class="tp-rank-bar"
-      style={{ width: percent(numberAt(frame, bars.total, row) / longest) }}
+      style={{ width: percent(whole / longest) }}
       role="img"
       aria-label={spoken.join(", ")}
     >
-      {bars.parts.map(({ column, look }) => (
+      {bars.parts.map(({ column, look }, at) => (
         <span
           key={column}
           style={{
-            flexGrow: Math.max(numberAt(frame, column, row), 0),
+            width: percent((parts[at] ?? 0) / whole),
             background: fillOf(look, theme),
           }}
         />
@@ -177,9 +187,10 @@ function actOnKey(event: KeyboardEvent, list: RankList, row: number): void {
   }
 }
 
-/** The first number stays in a narrow view, and the last two longer than those between. */
-function minorClass(at: number): string {
-  return at === 0 ? "tp-rank-main" : at < 4 ? "tp-rank-minor" : "tp-rank-number";
+/** In a narrow view the first number stays, and the last, which says who is late; that before it goes after the rest. */
+function minorClass(at: number, count: number): string {
+  if (at === 0) return "tp-rank-main";
+  return at === count - 1 ? "" : at < count - 2 ? "tp-rank-minor" : "tp-rank-number";
 }
 
 function cell(column: ColumnHeader, value: number, format: (value: number) => string): string {

@@ -123,7 +123,7 @@ describe("the ranks of a job", () => {
     const { root } = await show();
     const card = find(root, ".tp-card").textContent;
     expect(card).toContain("Let rank 2 keep up: do this on all ranks alike in line 12 of train.py");
-    expect(card).toContain("−2 ms at most");
+    expect(card).toContain("up to 2 ms");
     expect(find(root, ".tp-cards h3").textContent).toContain("saving per step");
   });
 

@@ -39,7 +39,7 @@ export function Waits({ report, name, ranks }: WaitsProps) {
             <tr>
               <td />
               {numbers.map((number) => (
-                <th key={number} scope="col">
+                <th key={number} scope="col" title={`${names.get(number)} ${number}`}>
                   <code>{names.get(number)}</code> {number}
                 </th>
               ))}

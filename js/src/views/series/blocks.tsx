@@ -198,6 +198,14 @@ function agesOf({ first, last }: BlockGroup, time: number): string {
 
 /** What grows, and what the memory consists of as areas, below the curve. */
 export function BlockMap({ report, view, blocks }: BlocksProps) {
+  if (blocks.state === "none") {
+    return (
+      <p class="tp-no-blocks">
+        Who holds the memory is not known: the trace has no addresses of allocations. Record with
+        %%torchprof --memory to have them.
+      </p>
+    );
+  }
   if (blocks.state !== "ready") return null;
   return (
     <>

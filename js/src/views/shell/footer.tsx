@@ -4,11 +4,11 @@ import { phaseTitle } from "../../base/palette";
 import type { FooterItem } from "../../state/store";
 import type { Shape, ViewHeader } from "../../wire/header";
 import { Button } from "../common/button";
-import { type ReportContext, shownView } from "../common/context";
+import { type ReportContext, shownView, tabsOf } from "../common/context";
 import { findName, nameColumn } from "../common/describe";
 import { PhaseDot } from "../common/parts";
 
-type Hint = readonly [keys: readonly string[], what: string];
+export type Hint = readonly [keys: readonly string[], what: string];
 
 const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
   table: [
@@ -32,7 +32,7 @@ const HINTS: Readonly<Record<Shape, readonly Hint[]>> = {
     [["drag"], "range"],
     [["Esc"], "back"],
   ],
-  facts: [[["1", "…", "9"], "views"]],
+  facts: [],
   problems: [],
   waiting: [],
 };
@@ -74,7 +74,12 @@ function KeysButton({ report }: { readonly report: ReportContext }) {
 
 function Hints({ report }: { readonly report: ReportContext }) {
   const view = shownView(report);
-  const hints = view === undefined || view.empty !== null ? [] : hintsOf(view);
+  const hints =
+    view === undefined || view.empty !== null
+      ? []
+      : view.shape === "facts"
+        ? viewKeys(report)
+        : hintsOf(view);
   const swap = view?.tab === "compare" && report.source.canCompare ? [SWAP] : [];
   return (
     <div class="tp-hints" aria-hidden="true">
@@ -88,6 +93,13 @@ function Hints({ report }: { readonly report: ReportContext }) {
       ))}
     </div>
   );
+}
+
+/** "1 … 6" for six views. */
+export function viewKeys(report: ReportContext): readonly Hint[] {
+  const count = Math.min(tabsOf(report).length, 9);
+  if (count < 2) return [];
+  return [[count === 2 ? ["1", "2"] : ["1", "…", `${count}`], "views"]];
 }
 
 /** A table without names has no filter and no links to other views. */

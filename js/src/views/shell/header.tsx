@@ -7,6 +7,9 @@ import type { ReportContext } from "../common/context";
 import { CompareMenu } from "../compare/compare-menu";
 import { ExportMenu } from "./export-menu";
 
+/** The color of a change by the sign that its line begins with. */
+const CHANGES: Readonly<Record<string, string>> = { "▼": "tp-faster-text", "▲": "tp-slower-text" };
+
 export function Header({ report }: { readonly report: ReportContext }) {
   const { title, subtitle, code, machine, change, change_line: changeLine } = report.source.header;
   const since = change?.runs.map((run) => run.title).join(" → ") ?? "Since the last run";
@@ -23,7 +26,10 @@ export function Header({ report }: { readonly report: ReportContext }) {
         {code !== "" && <code>{code}</code>}
       </span>
       {changeLine !== "" && (
-        <span class="tp-change-line" title={`${since}: ${changeLine}`}>
+        <span
+          class={`tp-change-line ${CHANGES[changeLine.slice(0, 1)] ?? ""}`}
+          title={`${since}: ${changeLine}`}
+        >
           {changeLine}
         </span>
       )}

@@ -3,9 +3,9 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
+import { type Hint, viewKeys } from "./footer";
 
-const KEYS: readonly (readonly [keys: readonly string[], what: string])[] = [
-  [["1", "…", "9"], "views"],
+const KEYS: readonly Hint[] = [
   [["/"], "search or filter this view"],
   [["Enter", "⇧Enter"], "next, previous match"],
   [["W", "S", "Ctrl+wheel"], "zoom at the pointer"],
@@ -51,7 +51,7 @@ function Keys({ report }: { readonly report: ReportContext }) {
         </Button>
       </h2>
       <dl>
-        {KEYS.map(([keys, what]) => (
+        {[...viewKeys(report), ...KEYS].map(([keys, what]) => (
           <div key={what} class="tp-help-row">
             <dt>
               {keys.map((key) => (

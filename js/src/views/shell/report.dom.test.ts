@@ -493,6 +493,7 @@ describe("a grouping that the kernel builds on request", () => {
     ranks: null,
     note: null,
     device: null,
+    answer: "",
     empty: null,
   };
   const asked = ({ host }: Mounted) => host.sent.at(-1) as Readonly<Record<string, unknown>>;

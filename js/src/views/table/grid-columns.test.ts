@@ -69,6 +69,32 @@ describe("the columns that are shown", () => {
     ]);
   });
 
+  it("are the name and the column that the rows are sorted by, if that is another", () => {
+    const columns = columnsOf({ device: [5, 1], cpu: [4, 2], total: [4, 3] }, { has_bar: true });
+    expect(
+      fittingColumns(columns, 100, new Map(), "total").map(({ header }) => header.name),
+    ).toEqual(["name", "total"]);
+    expect(
+      fittingColumns(columns, 100, new Map(), "name").map(({ header }) => header.name),
+    ).toEqual(["name", "device"]);
+  });
+
+  it("lose numbers without bars before they lose bars", () => {
+    const bars = columnsOf({ device: [5, 1], cpu: [4, 2] }, { has_bar: true });
+    const numbers = columnsOf({ calls: [5, 1], mean: [4, 2] });
+    const [name, device, cpu] = bars;
+    const [, calls, mean] = numbers;
+    if (!name || !device || !cpu || !calls || !mean) throw new Error("no columns");
+    const columns = [name, device, calls, { ...mean, isMain: false }, cpu];
+    const widthPx = name.widthPx + device.widthPx + cpu.widthPx + 10;
+    expect(
+      fittingColumns(
+        columns.map((each) => ({ ...each, isMain: each === device })),
+        widthPx,
+      ).map(({ header }) => header.name),
+    ).toEqual(["name", "device", "cpu"]);
+  });
+
   it("keep a column of zeros that the rows are ordered by", () => {
     const columns = columnsOf({ self: [0, 0] });
     expect(fittingColumns(columns, 2_000)).toHaveLength(2);

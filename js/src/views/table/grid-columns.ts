@@ -18,7 +18,7 @@ import {
   wordAt,
 } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
-import { divisorOf, leadColumn } from "../common/describe";
+import { divisorOf, isLine, leadColumn } from "../common/describe";
 
 export interface GridColumn {
   readonly header: ColumnHeader;
@@ -139,7 +139,7 @@ function numberLooks(
 ): Looks {
   const largest = largestOf(values);
   // Lines are numbered as in editors: 2705, not 2,705.
-  const unit = header.name.endsWith("line") ? "step" : header.unit;
+  const unit = isLine(header) ? "step" : header.unit;
   const format = columnFormat(unit, largest / divisor, beside);
   const text = (row: number) => format.format((values[row] ?? Number.NaN) / divisor);
   const title = titleWithUnit(header.title, format);
@@ -206,19 +206,26 @@ function textWidth(header: ColumnHeader, rows: number, text: (row: number) => st
 
 /**
  * The columns that fit into a width. Minor ones are hidden first, starting with the last, so that names get their room;
- * then others, until no name is cut below its least width. Those that were chosen by hand stay, and those that were
- * hidden by hand go. The first column with bars says most, so it is never hidden.
+ * then numbers without bars; then names and places are cut to their least widths, and only then bars go. Those that were
+ * chosen by hand stay, and those that were hidden by hand go. The column that the rows are `sorted` by says most, else
+ * the first one with bars, so it is never hidden.
  */
 export function fittingColumns(
   columns: readonly GridColumn[],
   widthPx: number,
   chosen: ReadonlyMap<string, boolean> = new Map(),
+  sorted = "",
 ): readonly GridColumn[] {
   const shown = columns.filter(
     (column) =>
-      !column.isDot && (column.isLead || (chosen.get(column.header.name) ?? !column.isIdle)),
+      !column.isDot &&
+      (column.isLead ||
+        (chosen.get(column.header.name) ?? (!column.isIdle || column.header.name === sorted))),
   );
-  const first = shown.find(({ isMain }) => isMain) ?? shown.find(({ header }) => header.has_bar);
+  const first =
+    shown.find(({ header, isLead }) => header.name === sorted && !isLead) ??
+    shown.find(({ isMain }) => isMain) ??
+    shown.find(({ header }) => header.has_bar);
   const canGo = (column: GridColumn) =>
     !column.isLead && column !== first && chosen.get(column.header.name) !== true;
   const roomy = withoutLast(
@@ -226,14 +233,19 @@ export function fittingColumns(
     (each) => canGo(each) && each.header.is_minor,
     (rest) => wishedPx(rest) <= widthPx,
   );
-  // Then those behind the names, before the places that stand ahead of them, and names and places are cut.
+  // Places that stand ahead of the names are cut before they go.
   const lead = shown.findIndex(({ isLead }) => isLead);
   const placed = withoutLast(
     roomy,
-    (each) => canGo(each) && shown.indexOf(each) > lead,
+    (each) => canGo(each) && !each.header.has_bar && shown.indexOf(each) > lead,
     (rest) => rest.reduce((sum, column) => sum + column.widthPx, 0) <= widthPx,
   );
-  return withoutLast(placed, canGo, (rest) => neededPx(rest) <= widthPx);
+  const behind = withoutLast(
+    placed,
+    (each) => canGo(each) && shown.indexOf(each) > lead,
+    (rest) => neededPx(rest) <= widthPx,
+  );
+  return withoutLast(behind, canGo, (rest) => neededPx(rest) <= widthPx);
 }
 
 /** Leaves out the last column that can go, again and again, until the rest fits. */

@@ -70,7 +70,6 @@ export function useGrid(props: TableProps): GridState {
   const query = report.store.search(view);
   const kept = report.store.table(view);
   const steps = stepsShown(report);
-  const chosen = kept.chosen.value;
   const scroller = useRef<HTMLDivElement>(null);
   const activeRow = useSignal(-1);
   const table = tableOf(frame, view, kept, query, steps);
@@ -84,7 +83,7 @@ export function useGrid(props: TableProps): GridState {
   };
   const counts = useCounts(props, outline, rows);
   const { isPrinted } = report.look.value;
-  useFittingColumns(table, scroller, chosen, isPrinted);
+  useFittingColumns(table, scroller, kept, isPrinted);
   const columns = useColumns(table, kept.pins.value);
   const virtual = useVirtualRows(scroller, rows.length, kept.scrollTop);
   const current = currentPlace(placeOf, props, activeRow.value);
@@ -243,18 +242,18 @@ function useColumns(table: GridTable, pins: readonly string[]): readonly GridTab
 function useFittingColumns(
   table: GridTable,
   scroller: RefObject<HTMLDivElement | null>,
-  chosen: ReadonlyMap<string, boolean>,
+  { chosen: { value: chosen }, sorting: { value: sorting } }: TableState,
   isPrinted: boolean,
 ): void {
   useLayoutEffect(() => {
     const target = scroller.current;
     if (target === null) return;
-    const measure = () => fitColumns(table, target.clientWidth || FIRST_WIDTH_PX, chosen);
+    const measure = () => fitColumns(table, target.clientWidth || FIRST_WIDTH_PX, chosen, sorting);
     const observer = new ResizeObserver(measure);
     observer.observe(target);
     measure();
     return () => observer.disconnect();
-  }, [table, chosen, isPrinted]);
+  }, [table, chosen, sorting, isPrinted]);
 }
 
 /** Goes to the row that another view asked for, and clears a filter that hides it. */

@@ -71,7 +71,14 @@ export function createGridTable(
     columns: columns.map(columnDef),
     data: new Array<Frame>(frame.rows).fill(frame),
     atoms: { sorting: atomOf(state.sorting), globalFilter: atomOf(state.query) },
-    initialState: { columnVisibility: visibilityAt(columns, FIRST_WIDTH_PX, look.chosen) },
+    initialState: {
+      columnVisibility: visibilityAt(
+        columns,
+        FIRST_WIDTH_PX,
+        look.chosen,
+        sortedBy(state.sorting.peek()),
+      ),
+    },
     // Rows that came in an order of their own can get it back.
     enableSortingRemoval: view.outline !== null || view.is_sparse,
     enableMultiSort: false,
@@ -98,17 +105,21 @@ export function fitColumns(
   table: GridTable,
   widthPx: number,
   chosen: ReadonlyMap<string, boolean>,
+  sorting: SortingState,
 ): void {
   const columns = table.getAllLeafColumns().map(gridColumnOf);
-  table.setColumnVisibility(visibilityAt(columns, widthPx, chosen));
+  table.setColumnVisibility(visibilityAt(columns, widthPx, chosen, sortedBy(sorting)));
 }
+
+const sortedBy = (sorting: SortingState) => sorting[0]?.id ?? "";
 
 function visibilityAt(
   columns: readonly GridColumn[],
   widthPx: number,
   chosen: ReadonlyMap<string, boolean>,
+  sorted: string,
 ): ColumnVisibilityState {
-  const fitting = new Set(fittingColumns(columns, widthPx, chosen));
+  const fitting = new Set(fittingColumns(columns, widthPx, chosen, sorted));
   return Object.fromEntries(columns.map((column) => [column.header.name, fitting.has(column)]));
 }
 

@@ -10,7 +10,7 @@ import { downloadBytes } from "../common/download";
 import { focusable } from "../common/focusable";
 import { Groupings } from "../common/groupings";
 import { Menu, MenuItem } from "../common/menu";
-import { SearchBox, Segmented, Sentence, Tools } from "../common/parts";
+import { Marked, SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { type GridColumn, hueColumn, isSearched, leastPx, neededPx } from "./grid-columns";
 import { copyText, csvOf, textOfRows } from "./grid-export";
 import { GridHeader } from "./grid-header";
@@ -33,6 +33,11 @@ export function TableView(props: TableProps) {
   return (
     <div class="tp-view" data-tp-rows-shown={rows.length} data-tp-first-row={firstName(parts)}>
       <GridTools {...parts} />
+      {props.view.answer !== "" && (
+        <p class="tp-answer">
+          <Marked text={props.view.answer} />
+        </p>
+      )}
       <Grid {...parts} />
       {rows.length === 0 && (
         <Sentence>

@@ -18,7 +18,8 @@ import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
 import type { FooterItem } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import { type Drag, GraphCanvas, type GraphInputs, type GraphParts } from "../graph/graph-canvas";
-import { originOf, phasesOf, type TimelineModel } from "./timeline-model";
+import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
+import { originOf, phasesOf, spanOfSlice, type TimelineModel } from "./timeline-model";
 import type { FoundSlice, TimelineMoves } from "./timeline-moves";
 import type { SliceMatches } from "./timeline-search";
 import { describeSlice } from "./timeline-words";
@@ -232,6 +233,7 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
       matches: matches.value?.isMatch ?? null,
       currentMatch: state.match.value,
       range: store.range.value,
+      longest: longestIn(moves, store.range.value),
       arrows: this.#links(),
       ticks,
       tickText: tickLabel(step, Math.max(Math.abs(start - origin), Math.abs(end - origin))),
@@ -303,6 +305,15 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
 const curveOfRow = keptPer((row: SliceRow, { ops, count }: TimelineModel) =>
   curveOf(ops, row, count),
 );
+
+/** The wait that the panel names first. */
+function longestIn({ model, span }: TimelineMoves, range: Span<Ns> | null) {
+  const device = waitingDevice(model);
+  const { start, end } = range ?? span;
+  if (device === undefined) return null;
+  const [first] = longestWaits(device, model, start, end, MOST_WAITS);
+  return first === undefined ? null : { lane: device.lane, ...spanOfSlice(model, first.row) };
+}
 
 /** The edges of steps in the window; none where they stand so close that they would cover the lanes. */
 function stepEdgesIn({ steps }: TimelineModel, { span, width }: Scale<Ns>): readonly number[] {

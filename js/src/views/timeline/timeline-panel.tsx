@@ -15,6 +15,7 @@ import { useAsked } from "../common/asked-range";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, Segmented } from "../common/parts";
+import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
 import type { Device, TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
 import {
@@ -27,7 +28,14 @@ import {
   type RangeSums,
   waitSums,
 } from "./timeline-range";
-import { briefDetailsOf, type Detail, describeSlice, detailsOf, partTitle } from "./timeline-words";
+import {
+  briefDetailsOf,
+  type Detail,
+  describeSlice,
+  detailsOf,
+  partTitle,
+  waitWords,
+} from "./timeline-words";
 
 const NAME_CHARS = 60;
 const MOST_ROWS = 12;
@@ -47,9 +55,12 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
       {slice >= 0 ? (
         <SelectionPart report={report} moves={moves} slice={slice} onShow={onShow} />
       ) : (
-        <p class="tp-side-hint">
-          Click a bar to see what it is, what launched it and what it waited for.
-        </p>
+        <>
+          <LongestWaits moves={moves} range={range} onShow={onShow} />
+          <p class="tp-side-hint">
+            Click a bar to see what it is, what launched it and what it waited for.
+          </p>
+        </>
       )}
       {range !== null ? (
         <RangePart report={report} moves={moves} range={range} />
@@ -59,6 +70,42 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
         </p>
       )}
     </aside>
+  );
+}
+
+interface WaitsProps {
+  readonly moves: TimelineMoves;
+  readonly range: Span<Ns> | null;
+  readonly onShow: (slice: number) => void;
+}
+
+/** When a device waits longest in the window or the range, with the cause and the line of each. */
+function LongestWaits({ moves, range, onShow }: WaitsProps) {
+  const { model, overview } = moves;
+  const span = range ?? moves.span;
+  const device = waitingDevice(model);
+  if (device === undefined) return null;
+  const found = longestWaits(device, model, span.start, span.end, MOST_WAITS);
+  if (found.length === 0) return null;
+  return (
+    <section class="tp-side-part" data-tp-longest={model.sliceAt(found[0]?.row ?? -1)}>
+      <h3>
+        {device.title} waits longest {range === null ? partTitle(overview, span) : "in this range"}
+      </h3>
+      <ol class="tp-gaps">
+        {found.map(({ row, ns }) => {
+          const { what, where } = waitWords(model, row);
+          return (
+            <li key={row}>
+              <Button class="tp-link" onClick={() => onShow(model.sliceAt(row))}>
+                <strong>{formatNs(ns)}</strong> {what}
+              </Button>
+              <small>{where}</small>
+            </li>
+          );
+        })}
+      </ol>
+    </section>
   );
 }
 
@@ -277,6 +324,17 @@ function RangeTable({ sums: { rows, first, count, time } }: { readonly sums: Ran
   );
 }
 
+function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
+  const [first] = devices;
+  if (first === undefined) return null;
+  return (
+    <p class="tp-wait-line" data-tp-waits={0} data-tp-exact>
+      {devices.length === 1 ? first.title : "No device"}{" "}
+      {devices.length === 1 ? "is never idle" : "is ever idle"} between its first and its last work.
+    </p>
+  );
+}
+
 /** "why the device waits" in the window, as one line. */
 export function WaitLine({
   moves,
@@ -288,19 +346,27 @@ export function WaitLine({
   const { overview, source } = moves.models;
   const span = range ?? moves.span;
   const asked = useAsked(source?.sums ?? null, waitsIn(span));
-  const device = overview.devices.find(({ waits }) => waits !== null);
-  if (device === undefined) return null;
+  const device = waitingDevice(overview);
+  if (device === undefined) return <NeverIdle devices={overview.devices} />;
   const causes =
     asked === null
       ? ownWaits(moves.model, span, device.lane)
       : askedWaits(asked).filter(({ lane }) => lane === device.lane);
   const whole = causes.reduce((sum, { ns }) => sum + ns, 0);
+  const where = range === null ? partTitle(overview, span) : "in this range";
+  if (causes.length === 0) {
+    return (
+      <p class="tp-wait-line" data-tp-waits={0} data-tp-exact>
+        {device.title} does not wait {where}.
+      </p>
+    );
+  }
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   return (
     <p class="tp-wait-line" data-tp-waits={Math.round(whole)} data-tp-exact={isExact}>
       <strong>
-        Why {device.title} waits {range === null ? partTitle(overview, span) : "in this range"}
+        Why {device.title} waits {where}
       </strong>
       <span>
         {!isExact && isFinal && "about "}

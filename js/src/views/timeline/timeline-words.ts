@@ -187,6 +187,19 @@ function named(model: TimelineModel, row: number): Omit<Detail, "label"> {
   return { value: shortName(model, row), whole: wordAt(model.names, row), isCode: true, row };
 }
 
+/** Why a device waits, "launching ops in aten::mul", and when, with the line of the host. */
+export function waitWords(
+  model: TimelineModel,
+  row: number,
+): { readonly what: string; readonly where: string } {
+  const [cause, place] = noteParts(model, row);
+  const name = wordAt(model.names, row);
+  return {
+    what: name === "" ? cause : `${cause} in ${name}`,
+    where: [place, whenOf(model, row)].filter(Boolean).join(" · "),
+  };
+}
+
 function idleDetails(model: TimelineModel, row: number): readonly Detail[] {
   const [cause, place] = noteParts(model, row);
   const name = wordAt(model.names, row);

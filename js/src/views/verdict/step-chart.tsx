@@ -29,7 +29,7 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
   const reached = bars.find((bar) => isChosen(report.store, bar)) ?? bars[0];
   const top = longest * (isMany ? 1.02 : HEADROOM);
   const ticks = axisOf(longest).filter((tick) => tick <= top);
-  const tickText = axisNumbers(ticks, format);
+  const tickText = axisNumbers("ns", ticks).texts;
   return (
     <div class="tp-steps">
       <div class={isMany ? "tp-step-chart tp-many" : "tp-step-chart"}>

@@ -127,8 +127,8 @@ def test_an_unknown_certainty_is_refused() -> None:
 
 def test_printed_advice_says_the_change_its_line_what_it_saves_and_how_sure_that_is() -> None:
     advice = Advice(rule="r", title="Fuse it", fix="`fused=True`", line=3, saving_ns=169_000, certainty="measured here")
-    assert str(advice) == "Fuse it: fused=True (line 3) [−169 µs, measured here]"
-    assert str(Advice(rule="r", title="Fuse it", saving_bytes=2 * 2**20)) == "Fuse it [−2 MiB, guess]"
+    assert str(advice) == "Fuse it: fused=True (line 3) [saves 169 µs, measured here]"
+    assert str(Advice(rule="r", title="Fuse it", saving_bytes=2 * 2**20)) == "Fuse it [saves 2 MiB, guess]"
 
 
 @pytest.fixture

@@ -2,8 +2,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torchprof_magic.findings.compare.change_words import change_evidence, change_line, change_numbers, change_title
+import polars as pl
+
+from torchprof_magic.findings.compare.change_words import (
+    change_evidence,
+    change_line,
+    change_numbers,
+    change_title,
+    largest_change,
+)
 from torchprof_magic.findings.compare.run_change import RunChange
+from torchprof_magic.findings.compare.work_change import WorkChange
+from torchprof_magic.model.shapes import Column, Table
 
 BY_STEPS = RunChange(
     kind="slower", certainty="sure", ratio=1.25, interval=(1.2, 1.3), p=0.001, basis="steps",
@@ -12,20 +22,20 @@ BY_STEPS = RunChange(
 
 
 def test_a_change_of_the_steps_begins_with_their_times() -> None:
-    assert change_line(BY_STEPS) == "step 8 ms → 10 ms, +25 %, sure"
+    assert change_line(BY_STEPS) == "▲ 25 % slower, sure: step 8 ms → 10 ms"
     assert change_numbers(BY_STEPS) == "8 ms → 10 ms per step, 98 % interval +20 % to +30 %"
 
 
 def test_too_few_steps_give_no_percentage() -> None:
     few = replace(BY_STEPS, kind="unclear", certainty="too few steps", basis="")
-    assert change_line(few) == "step 8 ms → 10 ms, too few steps to tell"
+    assert change_line(few) == "≈ Too few steps to say: step 8 ms → 10 ms"
 
 
 def test_what_the_machine_changed_is_said_also_of_few_steps_and_of_those_without_the_profiler() -> None:
     unclear = replace(BY_STEPS, kind="unclear", certainty="not sure", basis="", p=0.3, drift=1.4, shown_drift=1.3)
     of_machine = (
-        "Ops that both runs call equally often took 30 % longer, as on a busier or slower machine: changes of about "
-        "that size in the tables are not those of single ops."
+        "Ops that both runs call equally often took 30 % longer, as on a busier or slower machine, so changes of about "
+        "that size in the tables are not specific to an op."
     )
     for change in (unclear, replace(unclear, certainty="too few steps"), replace(unclear, is_plain=True)):
         assert change_evidence(change).count(of_machine) == 1
@@ -36,7 +46,33 @@ def test_what_the_machine_changed_is_said_also_of_few_steps_and_of_those_without
 
 def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
     # The machine became faster meanwhile, and the program slower.
-    by_work = replace(BY_STEPS, basis="work", ratio=1.0125, interval=(1.01, 1.015), after_ns=4e6)
-    assert change_line(by_work) == "+1.25 % by other work, sure"
-    assert change_title(by_work) == "1.25 % slower by other work, sure"
-    assert change_numbers(by_work) == "98 % interval +1 % to +1.50 %; recorded 8 ms → 4 ms per step"
+    work = WorkChange(difference=0.0125, error=0.001, p=0.001, name="aten::mul", calls_before=1, calls_after=3)
+    by_work = replace(BY_STEPS, basis="work", work=work, ratio=1.0125, interval=(1.01, 1.015), after_ns=4e6)
+    assert change_line(by_work) == "▲ 1.25 % more work per step, sure"
+    assert change_title(by_work) == "1.25 % more work per step, sure"
+    assert change_title(replace(by_work, kind="faster", ratio=0.9)) == "10 % less work per step, sure"
+    assert change_numbers(by_work) == "98 % interval +1 % to +1.50 %"
+    evidence = change_evidence(by_work)
+    assert evidence.startswith(
+        "Only one run does this work, 1.26 % of a step: mostly aten::mul, 1 → 3 calls per step. The steps themselves "
+        "went from 8 ms to 4 ms (−50 %), the other way, but vary too much to be sure of it."
+    )
+    assert "(−50 %), the other way, which may be the machine." in change_evidence(replace(by_work, drift=0.5))
+    assert "vary too much" in change_evidence(replace(by_work, drift=1.5))
+
+
+OPS = (
+    Column(name="name", title="Name", unit="code", definition=""),
+    Column(name="before_ns", title="Before", unit="ns", definition=""),
+    Column(name="after_ns", title="After", unit="ns", definition=""),
+    Column(name="delta_ns", title="Change", unit="ns", definition="", is_change=True),
+)
+
+
+def test_the_largest_change_is_a_sentence() -> None:
+    rows = {"name": ["aten::mm", "aten::add"], "before_ns": [2_000, 500], "after_ns": [5_000, 400]}
+    frame = pl.DataFrame(rows).with_columns(delta_ns=pl.col("after_ns") - pl.col("before_ns"))
+    changes = Table(frame=frame, columns=OPS, sort_by="delta_ns")
+    assert largest_change(changes) == "Largest change: aten::mm, 2 µs → 5 µs per step on the host."
+    assert largest_change(replace(changes, frame=frame.clear())) == ""
+    assert largest_change(replace(changes, frame=frame.with_columns(delta_ns=0))) == ""

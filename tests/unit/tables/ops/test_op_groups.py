@@ -110,6 +110,18 @@ def test_the_ranges_around_steps_are_no_ops_and_call_none() -> None:
     assert names_around(ops_view(trace)) == names_around(ops_view(make_trace(*LINEAR)))
 
 
+def test_a_range_around_ops_is_called_a_scope() -> None:
+    view = ops_view(
+        make_trace(annotation("## forward ##", 0, 50), span("aten::mm", 5, 20), annotation("nccl:all_reduce", 60, 5))
+    )
+    assert view.note == "note"
+    assert dict(view.frame.select("name", "note").iter_rows()) == {
+        "## forward ##": "scope",
+        "aten::mm": None,
+        "nccl:all_reduce": None,
+    }
+
+
 def test_an_op_and_a_range_of_one_name_have_their_own_rows_and_kernels() -> None:
     trace = make_trace(
         annotation("norm", 0, 50),

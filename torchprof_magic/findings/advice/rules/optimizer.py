@@ -104,9 +104,9 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         title="Let the optimizer update all parameters at once",
         fix=f"`torch.optim.{updates.name}(..., fused=True)`",
         evidence=f"`{updates.name}.step` takes {format_ns(cost.ns)} {each(trace)}{_fastest(cost.ns, now_ns * scale)} "
-        f"for {format_count(ops)} ops, one parameter after the other. Fused, {format_ns(fixed_ns * scale)} remain for "
-        f"the call and the lists of parameters, and {format_ratio(updates.fused_share)} of the ops' own "
-        f"{format_ns(usual.ops_ns * scale)}, because it reads and writes each tensor once.",
+        f"for {format_count(ops)} ops, one parameter after the other. Fused, about {format_ns(fused_ns * scale)}: "
+        f"{format_ns(fixed_ns * scale)} for the call, and {format_ratio(updates.fused_share)} of the "
+        f"{format_ns(usual.ops_ns * scale)} of the ops, as each tensor is read and written once.",
         file=file,
         line=line,
         op=f"Optimizer.step#{updates.name}.step",

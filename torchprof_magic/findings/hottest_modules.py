@@ -1,0 +1,61 @@
+"""Which part of the model takes most of a step: the tree of modules with one sentence above it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from torchprof_magic.facts.time_range import WHOLE
+from torchprof_magic.findings.deciding_time import is_decided_on_device, opened_on_deciding_time
+from torchprof_magic.model.shapes import Table
+from torchprof_magic.model.units import counted, format_ratio, printable
+from torchprof_magic.tables.source.module_outline import modules_view
+from torchprof_magic.tables.source.modules import OUTSIDE, modules_table
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.trace import Trace
+
+# Classes with less of the time are not worth a word.
+_LEAST_SHARE = 0.05
+_MOST_CLASSES = 3
+_BOTH_PASSES = {True: ("device_ns", "backward_device_ns"), False: ("total_cpu_ns", "backward_cpu_ns")}
+
+
+def modules_shown(trace: Trace, part: TimeRange = WHOLE) -> Table:
+    """Return the tree of modules, opened on the time that decides, with the classes that take most of it in words."""
+    table = opened_on_deciding_time(trace, modules_view(trace, part=part))
+    if not isinstance(table, Table):
+        raise TypeError(table)
+    return replace(table, answer=hottest_classes(trace, part))
+
+
+def hottest_classes(trace: Trace, part: TimeRange = WHOLE) -> str:
+    """Return the classes of modules with most of their own time, each with its share; empty without any time.
+
+    Own time is that of both passes, without that of modules inside.
+    """
+    on_device = is_decided_on_device(trace)
+    frame = modules_table(trace, part=part).frame.filter(pl.col("path") != OUTSIDE)
+    frame = frame.select("path", "parent", "class_name", total_ns=pl.sum_horizontal(*_BOTH_PASSES[on_device]))
+    inside = frame.group_by("parent").agg(pl.col("total_ns").sum().alias("inside_ns"))
+    own_ns = (pl.col("total_ns") - pl.col("inside_ns").fill_null(0)).clip(0).alias("own_ns")
+    own = frame.join(inside, left_on="path", right_on="parent", how="left").with_columns(own_ns)
+    classes = own.group_by("class_name").agg(pl.col("own_ns").sum(), pl.len().alias("modules"))
+    classes = classes.sort("own_ns", "class_name", descending=[True, False])
+    whole = int(classes["own_ns"].sum())
+    shares = [
+        f"{_called(str(row['class_name']), int(row['modules']))}, {format_ratio(row['own_ns'] / whole)}"
+        for row in classes.head(_MOST_CLASSES).iter_rows(named=True)
+        if whole and row["own_ns"] >= _LEAST_SHARE * whole
+    ]
+    if not shares:
+        return ""
+    return f"Own {'device' if on_device else 'CPU'} time of the modules by class: {'; '.join(shares)}."
+
+
+def _called(name: str, modules: int) -> str:
+    name = f"`{printable(name).replace('`', chr(39))}`"
+    return name if modules == 1 else f"{name} ({counted(modules, 'module')})"
