@@ -139,8 +139,8 @@ def frames(shell: InteractiveShell, cell: str, *, magic: str = "") -> object:
 @pytest.mark.parametrize(
     ("iterable", "magic"),
     [
-        *((each, "%%torchprof -q\n") for each in FOR),
-        *((each, "%%torchprof -q --stack --memory --lines --modules\n") for each in sampled(FOR, 5)),
+        *((each, "%%torchprof -q\n") for each in sampled(FOR, 2)),
+        *((each, "%%torchprof -q --stack --memory --lines --modules\n") for each in sampled(FOR, 7)),
     ],
 )
 def test_an_error_of_an_iterator_ends_at_the_same_frames(shell: InteractiveShell, iterable: str, magic: str) -> None:
@@ -148,7 +148,7 @@ def test_an_error_of_an_iterator_ends_at_the_same_frames(shell: InteractiveShell
     assert frames(shell, cell, magic=magic) == frames(shell, cell)
 
 
-@pytest.mark.parametrize("iterable", ASYNC_FOR)
+@pytest.mark.parametrize("iterable", sampled(ASYNC_FOR, 2))
 def test_an_error_of_an_async_iterator_ends_at_the_same_frames(shell: InteractiveShell, iterable: str) -> None:
     cell = f"async for x in {iterable}:\n{BODY}"
     assert frames(shell, cell, magic="%%torchprof -q\n") == frames(shell, cell)
