@@ -118,6 +118,7 @@ def shell() -> Iterator[InteractiveShell]:
     found = InteractiveShell.instance()
     found.push({"torch": torch, "tp": tp})
     extension.load(found)
+    found.run_cell("%config TorchProfMagics.preset = 'quick'").raise_error()
     found.run_cell(SETUP)
     yield found
     extension.unload(found)
@@ -140,6 +141,7 @@ def frames(shell: InteractiveShell, cell: str, *, magic: str = "") -> object:
     ("iterable", "magic"),
     [
         *((each, "%%torchprof -q\n") for each in sampled(FOR, 2)),
+        *((each, "%%torchprof -q --preset auto\n") for each in sampled(FOR, 5)),
         *((each, "%%torchprof -q --stack --memory --lines --modules\n") for each in sampled(FOR, 7)),
     ],
 )
