@@ -34,6 +34,8 @@ const dom = {
   test: {
     name: "dom",
     environment: "jsdom",
+    // A page of jsdom takes seconds to start, so the files share one, and each test removes what it has shown.
+    isolate: false,
     include: ["src/**/*.dom.test.ts", "../widgets/**/*.test.ts"],
     setupFiles: ["test/setup.ts"],
   },

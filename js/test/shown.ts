@@ -1,19 +1,14 @@
 /** Reports on the page of a test, which are removed after it. */
 
-import { afterEach } from "vitest";
+import { onTestFinished } from "vitest";
 import { type Mounted, mount, settle } from "./report";
-
-const mounted: Mounted[] = [];
 
 /** Shows a report and waits until it is there. */
 export async function show(...hosts: Parameters<typeof mount>): Promise<Mounted> {
+  // Files of tests share their modules: a hook of this one would be run in the first of them alone.
+  onTestFinished(() => document.body.replaceChildren());
   const report = mount(...hosts);
-  mounted.push(report);
+  onTestFinished(report.unmount);
   await settle();
   return report;
 }
-
-afterEach(() => {
-  for (const report of mounted.splice(0)) report.unmount();
-  document.body.replaceChildren();
-});

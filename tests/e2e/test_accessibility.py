@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from amount import thorough
+from amount import sampled, thorough
 from driver import open_tab, screenshot, show_file
 from gpu_trace import write_gpu_trace
 from hosts import Hosted, hosted
@@ -151,7 +151,7 @@ def test_axe_finds_nothing_in_a_live_report(browser: Browser, report: tp.Report,
         assert shown.page.evaluate(RUN_AXE) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=thorough)])
 def test_axe_finds_nothing_in_the_static_copy(axe_page: Page, report: tp.Report, tmp_path: Path, theme: str) -> None:
     ground, text = COLORS[theme]
     file = tmp_path / "static.html"
@@ -187,7 +187,7 @@ ACCENT = "rgb(10, 102, 194)"
 LEAST_TARGET_PX = 24
 
 
-@pytest.mark.parametrize("view", ["overview", "timeline", "ops", "flame", "source", "memory"])
+@pytest.mark.parametrize("view", sampled(["overview", "timeline", "ops", "flame", "source", "memory"], 2))
 def test_tab_reaches_everything_and_shows_where_it_is(keys: Keys, view: str) -> None:
     keys.view(view)
     if view in ("timeline", "flame"):
@@ -400,7 +400,7 @@ def test_reduced_motion_moves_nothing_gradually(browser: Browser, report: tp.Rep
         page.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=thorough), "dark"])
 def test_forced_colors_leave_bars_text_and_choices_readable(
     browser: Browser, report: tp.Report, tmp_path: Path, theme: str
 ) -> None:

@@ -41,8 +41,8 @@ def test_a_chosen_run_opens_the_comparison_and_x_exchanges_both(lab: Lab) -> Non
     screenshot(report, "compare_menu")
     entry.click()
     expect(report).to_have_attribute("data-tp-view", "compare", timeout=WITHIN_MS)
-    expect(runs_shown(report)).to_contain_text("In [2]")
-    expect(report.locator(".tp-change h2")).to_contain_text("slower")
+    expect(runs_shown(report)).to_contain_text("In [2]", timeout=WITHIN_MS)
+    expect(report.locator(".tp-change h2")).to_contain_text("slower", timeout=WITHIN_MS)
     screenshot(report, "compare_chosen")
     assert cut_texts(report) == []
     lab.page.keyboard.press("x")

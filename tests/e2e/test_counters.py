@@ -17,7 +17,7 @@ import torchprof_magic as tp
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-ROW_PX = 10
+ROW_PX = 16
 SHOW = "import torchprof_magic as tp\ntp.load('counters.json')"
 SHOW_WINDOWED = (
     "from torchprof_magic.tables.timeline import slice_windows\nslice_windows.WHOLE_SLICES = 3000\n"

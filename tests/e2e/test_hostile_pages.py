@@ -14,6 +14,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from amount import thorough
 from driver import open_tab, screenshot
 from hostile.recordings import encodable, report_about, report_of, report_with_call_stacks
 from hostile.texts import TEXTS, in_parts, sample
@@ -127,7 +128,7 @@ def test_every_view_shows_every_text_as_a_text(watched: Watched, file: Path) -> 
     watched.check()
 
 
-@pytest.fixture(params=["frames", "call stacks"])
+@pytest.fixture(params=["frames", pytest.param("call stacks", marks=thorough)])
 def grouped(request: pytest.FixtureRequest, file: Path, tmp_path: Path) -> Path:
     if request.param == "frames":
         return file

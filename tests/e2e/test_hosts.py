@@ -203,7 +203,7 @@ def main_colors(canvas: Any) -> set[int]:
     )
 
 
-@pytest.mark.parametrize("width", sampled([480, 500, 600, 700, 1100, 1440, 2000], 2))
+@pytest.mark.parametrize("width", sampled([480, 500, 600, 700, 1100, 1440, 2000], 3))
 def test_nothing_is_cut_at_any_width(opened: tuple[Page, Any], width: int) -> None:
     page, shown = opened
     page.set_viewport_size({"width": width, "height": 800})
@@ -290,7 +290,7 @@ def test_the_pointer_reads_a_chart_where_it_is_on_a_zoomed_page(browser: Browser
     page.context.close()
 
 
-@pytest.mark.parametrize("view", ["overview", *CANVASES, "ops", "source"])
+@pytest.mark.parametrize("view", sampled(["overview", *CANVASES, "ops", "source"], 2))
 def test_paper_shows_the_overview_and_the_open_view_whole_and_on_white(opened: tuple[Page, Any], view: str) -> None:
     page, shown = opened
     page.set_viewport_size({"width": 1100, "height": 800})

@@ -1,6 +1,8 @@
-"""Stands for a kernel that ``server.py`` forks: signals go to the kernel, and this process ends as it does.
+"""Stands for a Python that ``server.py`` forks: signals go to it, and this process ends as it does.
 
-python -I -S client.py SOCKET CONNECTION_FILE
+python -I -S client.py SOCKET ARGUMENTS
+
+The arguments are those of Python.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 ANEW = b"anew"
 
 
-def main(address: str, connection_file: str) -> None:
-    """Ask for a kernel, and wait for its end."""
-    arguments = ["-f", connection_file]
+def main(address: str, *arguments: str) -> None:
+    """Ask for a Python, and wait for its end."""
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(address)
         for number in PASSED_ON:
@@ -28,13 +29,12 @@ def main(address: str, connection_file: str) -> None:
         server.sendall(asked)
         told = server.recv(16)
     if told == ANEW:
-        command = [sys.executable, "-m", "ipykernel_launcher", *arguments]
-        os.execv(sys.executable, command)  # noqa: S606 - no shell is wanted
+        os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - no shell is wanted
     _end(int(told or b"1"))
 
 
 def _end(code: int) -> None:
-    """End by the same signal as the kernel, or with its status."""
+    """End by the same signal as the fork, or with its status."""
     if code < 0:
         if -code != signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)

@@ -1,8 +1,8 @@
-"""Forks itself into kernels for ``client.py``, until its standard input ends.
+"""Forks itself into kernels and scripts for ``client.py``, until its standard input ends.
 
     python server.py SOCKET
 
-Polars starts threads when it is imported, and would hang in a fork, so a kernel imports it itself.
+Polars starts threads when it is imported, and would hang in a fork, so each fork imports it itself.
 """
 
 from __future__ import annotations
@@ -14,24 +14,27 @@ import selectors
 import signal
 import socket
 import sys
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any
 
-# What the kernels need.
+# What the forks need.
 import anywidget  # noqa: F401
 import ipykernel.kernelapp
 import ipykernel.zmqshell  # noqa: F401
 import torch._inductor.config  # noqa: F401
 
 ANEW = b"anew"
-# What Python and torch read when they start: a kernel in which it is different is started anew.
+# What Python and torch read when they start: a Python in which it is different is started anew.
 READ_AT_START = ("PYTHON", "TORCH_", "TORCHDYNAMO_", "OMP_", "MKL_", "KMP_", "LD_", "CUDA_", "KINETO_")
 
 
 @dataclass(frozen=True)
 class Request:
-    """A kernel that a client asks for, with its descriptors 0 to 2."""
+    """A Python that a client asks for, with its descriptors 0 to 2."""
 
     arguments: list[str]
     environ: dict[str, str]
@@ -52,7 +55,7 @@ class Server:
         self._ready.register(0, selectors.EVENT_READ, None)
 
     def serve(self) -> Request | None:
-        """Answer until standard input ends; return None then, after all kernels have been killed."""
+        """Answer until standard input ends; return None then, after all forks have been killed."""
         while True:
             for key, _events in self._ready.select():
                 if key.data is None:
@@ -85,7 +88,7 @@ class Server:
         self._ready.register(client, selectors.EVENT_READ, lambda: self._pass_on(pid, client))
 
     def _tell_end(self, pid: int, ended: int) -> None:
-        """Tell the client how its kernel has ended."""
+        """Tell the client how its fork has ended."""
         _pid, status = os.waitpid(pid, 0)
         self._ready.unregister(ended)
         os.close(ended)
@@ -97,7 +100,7 @@ class Server:
         client.close()
 
     def _pass_on(self, pid: int, client: socket.socket) -> None:
-        """Send a signal to a kernel and its children; a client that is gone was killed."""
+        """Send a signal to a fork and its children; a client that is gone was killed."""
         try:
             numbers = client.recv(16)
         except OSError:
@@ -138,7 +141,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def become(request: Request) -> None:
-    """Run as the kernel that a client asked for."""
+    """Run as the Python that a client asked for: ``[-W ignore] -m MODULE``, ``-c CODE`` or a script, and arguments."""
     os.setsid()
     for descriptor, own in enumerate(request.descriptors):
         os.dup2(own, descriptor)
@@ -146,14 +149,39 @@ def become(request: Request) -> None:
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.environ)
-    # A kernel ends with its parent, which it looks for in the environment as it is imported.
-    sys.argv[1:] = [*request.arguments, f"--IPKernelApp.parent_handle={os.getppid()}"]
+    arguments = request.arguments
+    if arguments[:2] == ["-W", "ignore"]:
+        warnings.simplefilter("ignore")
+        arguments = arguments[2:]
     sys.path[0] = ""
-    runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
+    if arguments[0] == "-m":
+        _run_module(*arguments[1:])
+    elif arguments[0] == "-c":
+        sys.argv[:] = ["-c", *arguments[2:]]
+        _run_code(compile(arguments[1], "<string>", "exec"))
+    else:
+        sys.argv[:] = arguments
+        sys.path[0] = str(Path(arguments[0]).parent)
+        _run_code(compile(Path(arguments[0]).read_bytes(), arguments[0], "exec"), __file__=arguments[0])
+
+
+def _run_module(name: str, *arguments: str) -> None:
+    sys.argv[1:] = arguments
+    if name == "ipykernel_launcher":
+        # A kernel ends with its parent, which it looks for in the environment as it is imported.
+        sys.argv.append(f"--IPKernelApp.parent_handle={os.getppid()}")
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _run_code(code: CodeType, **names: str) -> None:
+    """Run a program as the main module, which stays until the process ends."""
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    vars(main).update(names)
+    exec(code, vars(main))  # noqa: S102 - it is the program that was asked for
 
 
 def main() -> None:
-    """Serve; in a fork, be a kernel."""
+    """Serve; in a fork, be what was asked for."""
     server = Server(sys.argv[1])
     print("ready", flush=True)
     if (request := server.serve()) is not None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kernels import Cell, Kernel
 
 SETUP = """%load_ext torchprof_magic
+%config TorchProfMagics.preset = 'quick'
 import asyncio, os, sys, warnings
 import torch
 import torchprof_magic as tp

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from aftermath import LOOP, SETUP, assert_ended_well, assert_off_and_usable, problems
-from amount import thorough
+from amount import sampled, thorough
 from kernels import Kernel, started
 
 STEPS = "print(run.steps['number'].to_list(), run.steps['complete'].to_list())"
@@ -190,7 +190,7 @@ def test_names_that_the_cell_takes_from_us_and_itself_change_nothing(kernel: Ker
     assert_off_and_usable(kernel)
 
 
-@pytest.mark.parametrize("flags", ["", "--wait 0 --warmup 0 --repeat 1", "--memory --shapes --stack"])
+@pytest.mark.parametrize("flags", sampled(["", "--wait 0 --warmup 0 --repeat 1", "--memory --shapes --stack"], 2))
 def test_warnings_that_are_errors_come_from_the_users_code_only(kernel: Kernel, flags: str) -> None:
     """Row 29: with simplefilter("error"), no warning of torch or this package ends the cell; the user's own does."""
     kernel.run("warnings.simplefilter('error')")
@@ -205,7 +205,7 @@ def test_warnings_that_are_errors_come_from_the_users_code_only(kernel: Kernel, 
     assert_off_and_usable(kernel)
 
 
-@pytest.mark.parametrize("last", ["x.shape", "x.shape;", "x", "None", "y = x.shape"])
+@pytest.mark.parametrize("last", sampled(["x.shape", "x", "x.shape;", "None", "y = x.shape"], 2))
 def test_the_last_expression_is_displayed_as_without_the_magic(kernel: Kernel, last: str) -> None:
     """Row 30: the same Out, the same _, and display hooks of the user's own."""
     body = f"x = torch.ones(2, 3)\n{LOOP}{last}"

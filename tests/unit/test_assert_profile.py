@@ -115,5 +115,5 @@ def test_the_fixture_records_a_part_of_a_test(pytester: pytest.Pytester) -> None
                 run.report.assert_profile(no=["aten::mm"])
         """
     )
-    result = pytester.runpytest_subprocess()
+    result = pytester.runpytest_inprocess()
     result.assert_outcomes(passed=1)

@@ -270,7 +270,7 @@ ENDS = ("pass", RAISES)
 def cases() -> list[tuple[Place, Callable[[str], str], str]]:
     """Return every place, each in one of the ways and with one of the ends; one in a few of them in a sample."""
     turns = [(place, WAYS[turn % 3], ENDS[turn // 3 % 2]) for turn, place in enumerate(ALL)]
-    return sampled(turns, 49)  # no divisor of 6, so that a sample has every way and end
+    return sampled(turns, 97)  # no divisor of 6, so that a sample has every way and end
 
 
 @pytest.mark.parametrize(("place", "way", "last"), cases(), ids=lambda value: getattr(value, "name", None))

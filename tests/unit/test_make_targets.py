@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forking import forked_python
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(set(re.findall(r"\$\(BIN\)/python ([\w/]+\.py)", (ROOT / "Makefile").read_text())))
@@ -38,7 +38,7 @@ def test_every_script_of_a_make_target_finds_what_it_imports() -> None:
     # Without the folders of tests that pytest adds to the path.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ran = subprocess.run(
-        [sys.executable, "-c", IMPORT_ALL, *(str(ROOT / script) for script in SCRIPTS)],
+        forked_python("-c", IMPORT_ALL, *(str(ROOT / script) for script in SCRIPTS)),
         cwd=ROOT, env=clean, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     codes = dict(line.rsplit(" ", 1) for line in ran.stdout.splitlines())

@@ -6,13 +6,14 @@ import tempfile
 import threading
 from collections import Counter
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
 import torch
-from amount import examples
+from amount import examples, sampled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import allocation, make_trace, span
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 # torch keeps times as float64 us of ns counts; half a ns is the most that writing and reading can lose.
 TOLERANCE_US = 0.0015
 EVERYTHING = {"with_stack": True, "record_shapes": True, "profile_memory": True}
+FLAGS = ({}, {"record_shapes": True}, {"profile_memory": True}, {"with_stack": True}, EVERYTHING)
 
 
 class Net(nn.Module):
@@ -133,10 +135,7 @@ def same_rows(report: Report, profiler: profile, **how: Any) -> int:
     return len(theirs)
 
 
-@pytest.mark.parametrize(
-    "flags", [{}, {"record_shapes": True}, {"profile_memory": True}, {"with_stack": True}, EVERYTHING]
-)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("program", "flags"), sampled(list(product(PROGRAMS, FLAGS)), 2))
 def test_key_averages_equals_torchs_own_row_by_row(tmp_path: Path, program: str, flags: dict[str, bool]) -> None:
     report, profiler = recorded(tmp_path, PROGRAMS[program](), **flags)
     assert same_rows(report, profiler) > 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pytest
 import torch
+from amount import thorough
 from support import allocation, kernel, launch, make_trace, span
 from test_parity import TOLERANCE_US
 from torch._C._profiler import _ExperimentalConfig
@@ -113,7 +114,9 @@ def check_same(ours: Sequence[tuple[Any, ...]], theirs: Sequence[tuple[Any, ...]
 
 
 @pytest.mark.filterwarnings("ignore:with_modules is deprecated:FutureWarning")
-@pytest.mark.parametrize(("config", "with_stack"), [("plain", False), ("plain", True), ("verbose", True)])
+@pytest.mark.parametrize(
+    ("config", "with_stack"), [("plain", False), ("plain", True), pytest.param("verbose", True, marks=thorough)]
+)
 def test_averages_equal_torchs_for_every_combination_of_flags_and_groupings(
     tmp_path: Path, config: str, *, with_stack: bool
 ) -> None:
@@ -165,8 +168,15 @@ ARGUMENTS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("with_stack", [False, True])
-@pytest.mark.parametrize("with_flops", [False, True])
+@pytest.mark.parametrize(
+    ("with_stack", "with_flops"),
+    [
+        (True, False),
+        (False, True),
+        pytest.param(False, False, marks=thorough),
+        pytest.param(True, True, marks=thorough),
+    ],
+)
 def test_the_table_takes_every_argument_of_torchs_with_the_same_result(
     tmp_path: Path, *, with_stack: bool, with_flops: bool
 ) -> None:

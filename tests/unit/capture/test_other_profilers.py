@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from capturing import codes, names_in, record, shielded_steps, work
+from forking import forked_python
 
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.torch_api.compat import is_profiler_on, switch_off
@@ -90,7 +90,7 @@ def test_a_profiler_whose_constructor_failed_does_not_block_a_run(make_session: 
 
 def test_a_profiler_that_was_stopped_and_deleted_is_not_searched_for() -> None:
     # In a process of its own, where no test has left a profiler behind.
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", STOPPED], capture_output=True, text=True, check=True)
+    done = subprocess.run(forked_python("-W", "ignore", "-c", STOPPED), capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "None", "True", "None", "False"]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from forking import forked_python
 from support import chrome, recording, span
 
 import torchprof_magic
@@ -150,7 +151,7 @@ def test_files_are_deleted_at_the_end_of_the_process() -> None:
         "with tp.profile() as p: torch.ones(3).sum()\n"
         "print(p._run.session.recording.folder, p._run.session.recording.folder.exists())"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(forked_python("-c", script), capture_output=True, text=True, check=True)
     folder, is_there = done.stdout.split()
     assert is_there == "True"
     assert not Path(folder).exists()

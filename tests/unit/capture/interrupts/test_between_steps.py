@@ -101,7 +101,7 @@ CALLS = {
 @pytest.mark.parametrize("kind", CALLS)
 def test_an_interrupt_at_any_line_between_two_steps_is_raised_by_the_call_itself(make_session: Make, kind: str) -> None:
     before, call = CALLS[kind]
-    for number in sampled(range(1, MOST_LINES), 11):
+    for number in sampled(range(1, MOST_LINES), 23):
         session, interrupter = make_session(schedule=(1, 1, 2, 1)), Interrupter(number)
         session.start()
         steps(before)(session)
@@ -116,7 +116,7 @@ def test_an_interrupt_at_any_line_between_two_steps_is_raised_by_the_call_itself
 
 
 def test_an_interrupt_at_any_line_of_the_start_leaves_no_session_behind(make_session: Make) -> None:
-    for number in sampled(range(1, MOST_LINES), 11):
+    for number in sampled(range(1, MOST_LINES), 23):
         session, interrupter = make_session("cell"), Interrupter(number)
         raised = interrupted(session.start, interrupter)
         if not interrupter.place:

@@ -9,7 +9,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import textwrap
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from capturing import codes, names_in, record, work
+from forking import forked_python
 
 from torchprof_magic.capture import CaptureSession
 from torchprof_magic.capture.interrupts.guard import InterruptGuard
@@ -193,7 +193,7 @@ os.write(1, recording.cycles[0].path.read_bytes()[:1].strip() + str(len(recordin
 
 def run_script(close: str, message: str) -> tuple[str, str]:
     script = textwrap.dedent(SCRIPT).replace("CLOSE", close).replace("MESSAGE", message)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(forked_python("-W", "ignore", "-c", script), capture_output=True, text=True, check=True)
     return done.stdout, done.stderr
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from amount import thorough
+from forking import forked_python
 
 import torchprof_magic as tp
 from torchprof_magic.capture.output.rank_names import name_of_rank
@@ -38,7 +39,7 @@ dist.destroy_process_group()
 
 def two_ranks(script: Path, folder: Path) -> None:
     """Run both processes of a job, with what a launcher tells them."""
-    command = [sys.executable, str(script), str(folder), f"file://{script.with_name('meeting')}"]
+    command = forked_python(str(script), str(folder), f"file://{script.with_name('meeting')}")
     ranks = [
         subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env={**os.environ, "RANK": rank, "WORLD_SIZE": "2"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import pytest
 import torch
 from amount import sampled
 from capturing import codes
+from forking import forked_python
 from torch.profiler import record_function
 
 from torchprof_magic.capture import CaptureSession
@@ -76,7 +76,7 @@ with tp.profile(wait=0, warmup=0, active=1, repeat=0) as p:
 @pytest.mark.parametrize("code", sampled([RANGE.format(wait=0), RANGE.format(wait=1), HOOK, FUTURE], 4))
 def test_a_range_that_is_open_across_two_recordings_does_not_crash_the_process(code: str) -> None:
     code = f"{CROSSING}{code}\nprint('survived')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(forked_python("-c", code), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "survived\n"), done.stderr[-2000:]
 
 

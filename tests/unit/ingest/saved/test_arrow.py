@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from amount import sampled
 from support import make_trace, span
 
 from torchprof_magic.exporters.saved import write_saved
@@ -117,7 +118,7 @@ def test_types_that_no_trace_has_are_refused(saved: Path) -> None:
 @pytest.mark.parametrize("name", ["lanes", "stacks"])
 def test_whatever_byte_is_changed_the_frame_is_read_or_refused(name: str, value: int) -> None:
     good = bytes(arrow({"lanes": LANES, "stacks": STACKS}[name]))
-    for at in range(value % 4, len(good), 4):
+    for at in sampled(range(value % 4, len(good), 4), 3):
         data = bytearray(good)
         data[at] = value
         with contextlib.suppress(IngestError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from forking import forked_python
 
 import torchprof_magic as tp
 from torchprof_magic.system.process.spare_descriptors import RESERVE, SpareDescriptors
@@ -44,7 +44,7 @@ def spare() -> SpareDescriptors:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors as Linux lists them")
 def test_a_loop_that_uses_up_all_descriptors_is_recorded() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=200, check=True)
+    done = subprocess.run(forked_python("-c", PROGRAM), capture_output=True, text=True, timeout=200, check=True)
     held, steps, codes = done.stdout.split(maxsplit=2)
     assert (held, steps) == ("True", "3"), done.stdout
     assert "capture" not in codes
