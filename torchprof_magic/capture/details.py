@@ -1,4 +1,4 @@
-"""What a second cycle with shapes, memory and stacks may cost, and what it did, measured while the loop runs."""
+"""What cycles with shapes, memory, stacks and lines may cost, and what they did, measured while the loop runs."""
 
 from __future__ import annotations
 
@@ -63,10 +63,9 @@ class DetailsCost:
         since the last step.
         """
         usual = self._usual_ns(plain_ns)
-        recorded = len(self._times_ns)
-        if not recorded:
+        if not self._times_ns:
             return active
-        per_step = (self._ending_ns + between_ns + max(sum(self._times_ns) - recorded * usual, 0.0)) / recorded
+        per_step = self._per_step_ns(usual, between_ns)
         limit = self._most_ns(usual)
         if per_step > limit:
             cost = format_ns(per_step * ENDING_RATIO)
@@ -87,9 +86,29 @@ class DetailsCost:
         self._problems.note("capture.details_ended", cost=cost, limit=format_ns(limit), step=step, steps=steps)
         return True
 
+    def may_record_lines(self, plain_ns: list[int]) -> bool:
+        """Return whether a step in which lines are timed is within the limit, after the details; note if it is not.
+
+        What timing the lines takes is known only afterwards: it is the last cycle, and ends with its first step.
+        """
+        usual = self._usual_ns(plain_ns)
+        spent = sum(dur_ns - usual for dur_ns in self._details_ns) + self._between_ns[1]
+        cost = max(spent, 0.0) + self._per_step_ns(usual)
+        limit = self._most_ns(usual)
+        if cost <= limit:
+            return True
+        self._problems.note("capture.lines_left_out", cost=format_ns(cost), limit=format_ns(limit))
+        return False
+
     def note_memory(self, reason: str, limit: str, step: int) -> None:
         """Note that the details end with this step, because of the memory that ending them will take."""
         self._problems.note("capture.details_ended_by_memory", reason=reason, limit=limit, step=step)
+
+    def _per_step_ns(self, usual: float, between_ns: int = 0) -> float:
+        """Return how much longer the loop took for each recorded step of the times; 0 without any."""
+        recorded = len(self._times_ns)
+        longer = max(sum(self._times_ns) - recorded * usual, 0.0)
+        return (self._ending_ns + between_ns + longer) / recorded if recorded else 0.0
 
     def _usual_ns(self, plain_ns: list[int]) -> float:
         known = plain_ns or self._times_ns

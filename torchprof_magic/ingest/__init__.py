@@ -6,5 +6,15 @@ from torchprof_magic.ingest.opening import read_place
 from torchprof_magic.ingest.readers import READERS, read_file
 from torchprof_magic.ingest.snapshot.attach import with_snapshot
 from torchprof_magic.ingest.two_pass.join import join_passes
+from torchprof_magic.ingest.two_pass.scopes import moved_scopes
 
-__all__ = ["READERS", "facts_of", "join_passes", "read_chrome", "read_file", "read_place", "with_snapshot"]
+__all__ = [
+    "READERS",
+    "facts_of",
+    "join_passes",
+    "moved_scopes",
+    "read_chrome",
+    "read_file",
+    "read_place",
+    "with_snapshot",
+]

@@ -86,6 +86,17 @@ def test_details_end_with_the_step_in_which_they_have_cost_the_limit() -> None:
     )
 
 
+@pytest.mark.parametrize(("detail_ms", "may_record"), [(1_000, True), (2_000, True), (2_001, False)])
+def test_lines_follow_if_they_and_the_details_before_are_within_the_limit(detail_ms: int, *, may_record: bool) -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, 300)  # 100 ms a step
+    cost.add_step((detail_ms - 400) * MS, cycle=1)  # 100 ms less is what it took longer
+    cost.add_between(400 * MS, cycle=1)
+    assert cost.may_record_lines(PLAIN) is may_record  # detail_ms - 400 - 100 + 400 + 100
+    codes = [problem.code for problem in problems.as_tuple()]
+    assert codes == ([] if may_record else ["capture.lines_left_out"])
+
+
 def test_the_whole_cost_is_that_of_recorded_steps_and_of_what_is_done_between_steps() -> None:
     cost, _ = cost_of()
     cost.add_step(100 * MS, cycle=None)

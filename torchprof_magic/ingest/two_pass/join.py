@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.ingest.two_pass.clock import Clock
 from torchprof_magic.ingest.two_pass.matching import Matches, Ops, matched, ops_of
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
@@ -56,7 +57,7 @@ def join_passes(trace: Trace) -> Trace:
     tags, storages = _moved_tags(trace, memory, steps), _moved_storages(trace, memory, steps)
     numbers = tuple(steps.details["number"].head(steps.paired).to_list())
     meta = replace(trace.meta, two_pass=replace(passes, detail_steps=numbers), has_memory=memory.height > 0)
-    problem = _told(meta, steps, _common_share(first, second, pairs, steps))
+    problem = _told(meta, steps, _common_share(first, second, pairs, steps), trace.steps.height)
     kept = of_cycle(
         replace(trace, events=detailed, memory=memory, tags=tags, storages=storages, meta=meta), passes.times_cycle
     )
@@ -123,7 +124,7 @@ def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: 
     moved = np.empty(len(time), np.int64)
     for number in np.unique(lane):
         here, of_lane = np.flatnonzero(lane == number), second.lane[pairs.second] == number
-        clock = _Clock(first, second, Matches(pairs.first[of_lane], pairs.second[of_lane]), steps)
+        clock = _clock(first, second, Matches(pairs.first[of_lane], pairs.second[of_lane]), steps)
         moved[here] = clock.moved(time[here])
     has_op = target >= 0
     moved[has_op] = np.clip(moved[has_op], first.start_ns[target[has_op]], first.end_ns[target[has_op]])
@@ -170,31 +171,15 @@ def _has_counterpart(time_ns: pl.Series, steps: _StepPairs) -> pl.Series:
     return time_ns < steps.details["start_ns"][steps.paired]
 
 
-class _Clock:
-    """Maps moments of the details to the times, linearly between the starts and ends of matching ops."""
-
-    def __init__(self, first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> None:
-        borders = [
-            [found[name].head(steps.paired).to_numpy() for name in ("start_ns", "end_ns")]
-            for found in (steps.details, steps.times)
-        ]
-        second_ns = np.concatenate((second.start_ns[pairs.second], second.end_ns[pairs.second], *borders[0]))
-        first_ns = np.concatenate((first.start_ns[pairs.first], first.end_ns[pairs.first], *borders[1]))
-        order = np.lexsort((first_ns, second_ns))
-        self._from = second_ns[order]
-        self._to = np.maximum.accumulate(first_ns[order])
-
-    def moved(self, time_ns: IntArray) -> IntArray:
-        """Return the moments on the other clock; a moment between two ops stays between them."""
-        at = np.searchsorted(self._from, time_ns, side="right") - 1
-        left, right = np.maximum(at, 0), np.minimum(at + 1, len(self._from) - 1)
-        past, width = time_ns - self._from[left], self._from[right] - self._from[left]
-        low, high = self._to[left], self._to[right]
-        inner = low + np.floor(past * ((high - low) / np.maximum(width, 1))).astype(np.int64)
-        is_between = (at >= 0) & (at + 1 < len(self._from)) & (past > 0)
-        has_room = is_between & (high - low > 1)
-        inner = np.where(has_room, np.clip(inner, low + 1, np.maximum(high - 1, low + 1)), inner)
-        return np.where(is_between, inner, low + past)
+def _clock(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> Clock:
+    """Return the clock of the times for moments of the details: those of matching ops, and of the steps, are known."""
+    of_times, of_details = (
+        [found[name].head(steps.paired).to_numpy() for name in ("start_ns", "end_ns")]
+        for found in (steps.times, steps.details)
+    )
+    second_ns = np.concatenate((second.start_ns[pairs.second], second.end_ns[pairs.second], *of_details))
+    first_ns = np.concatenate((first.start_ns[pairs.first], first.end_ns[pairs.first], *of_times))
+    return Clock(second_ns, first_ns)
 
 
 def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
@@ -208,6 +193,9 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
         missing = problem("run.two_pass_one_step") if is_one_step else problem("run.two_pass_no_details")
         if passes.is_auto:
             missing = problem("run.auto_one_step") if is_one_step else problem("run.auto_no_details")
+        if passes.line_steps:
+            numbers = trace.steps.filter(pl.col("cycle") == passes.times_cycle)["number"].to_list()
+            missing = problem("run.auto_lines", times=_named(numbers), lines=_named(list(passes.line_steps)))
     kept = of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
     return replace(kept, problems=(missing, *kept.problems))
 
@@ -218,33 +206,39 @@ def _common_share(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) ->
     return len(pairs.first) / max(*inside, 1)
 
 
-def _told(meta: Meta, steps: _StepPairs, share: float) -> Problem:
-    """Return a problem that says which pass the numbers come from."""
+def _told(meta: Meta, steps: _StepPairs, share: float, recorded: int) -> Problem:
+    """Return a problem that says which pass the numbers come from; ``recorded`` steps are in all passes."""
     kinds = {"shapes": meta.has_shapes, "memory": meta.has_memory, "stacks": meta.has_stacks}
     names = [name for name, is_there in kinds.items() if is_there] or ["details"]
     origin = (
         f"Times are from {_steps(steps.times)}, {enumerated(names)} from {_steps(steps.details.head(steps.paired))}"
     )
+    lines = meta.two_pass.line_steps if meta.two_pass is not None else ()
+    origin += f", lines of your functions from {_named(list(lines))}, in proportion to the times" if lines else ""
     found = "all" if share == 1 else format_ratio(min(share, ALMOST_ALL)) + " of the"
     missing = steps.times.height - steps.paired
     what = "memory" if meta.has_memory else "step"
-    rest = f" {_steps(steps.times.tail(missing)).capitalize()} has no {what} of its own." if missing > 0 else ""
-    rest += _cost(meta, steps)
+    has = "has no {} of its own" if missing == 1 else "have no {} of their own"
+    rest = f" {_steps(steps.times.tail(missing)).capitalize()} {has.format(what)}." if missing > 0 else ""
+    rest += _cost(meta, recorded)
     if share >= LEAST_COMMON:
         return problem("run.two_pass", origin=origin, found=found, rest=rest)
     return problem("run.two_pass_differs", origin=origin, found=found, rest=rest)
 
 
-def _cost(meta: Meta, steps: _StepPairs) -> str:
+def _cost(meta: Meta, recorded: int) -> str:
     """Return how much longer the loop took, where nobody asked for details."""
     passes = meta.two_pass
     if passes is None or passes.cost_ns is None:
         return ""
-    recorded = f"{steps.times.height + steps.details.height} of {counted(passes.steps_seen, 'step')} were recorded"
-    return f" {recorded}, and the loop took {format_ns(passes.cost_ns)} longer in all."
+    share = f"{recorded} of {counted(passes.steps_seen, 'step')} were recorded"
+    return f" {share}, and the loop took {format_ns(passes.cost_ns)} longer in all."
 
 
 def _steps(steps: pl.DataFrame) -> str:
     """Return ``step 4`` or ``steps 2–4``; the steps of a cycle are consecutive."""
-    numbers = steps["number"].to_list()
+    return _named(steps["number"].to_list())
+
+
+def _named(numbers: list[int]) -> str:
     return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]}–{numbers[-1]}"
