@@ -221,9 +221,26 @@ def test_details_that_cost_too_much_are_left_out(monkeypatch: pytest.MonkeyPatch
     assert function_lines(report) == {}
 
 
+@pytest.mark.parametrize(("limit_ns", "has_memory"), [(2.6e9, True), (2.1e9, False)])
+def test_a_detail_that_costs_too_much_is_left_out_alone(
+    limit_ns: float, monkeypatch: pytest.MonkeyPatch, *, has_memory: bool
+) -> None:
+    monkeypatch.setattr(details.DetailsCost, "_most_ns", lambda *_: limit_ns)
+    monkeypatch.setattr(
+        details.DetailsCost, "_per_step_ns", lambda *_: 1e9
+    )  # 3 s with all details, 2.5 s without stacks
+    report = recorded(12)
+    meta = report.trace.meta
+    assert (meta.has_shapes, meta.has_memory, meta.has_stacks) == (True, has_memory, False)
+    assert meta.two_pass.detail_steps == (7,)
+    assert "capture.details_dropped" in codes(report)
+    assert function_lines(report) == dict.fromkeys(STEP_LINES, 3)
+
+
 def test_lines_are_left_out_where_the_details_took_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(details.DetailsCost, "_most_ns", lambda *_: 0.0)
     monkeypatch.setattr(details.DetailsCost, "most_steps", lambda *_: 1)
+    monkeypatch.setattr(details.DetailsCost, "left_out", lambda *_: {})
     report = recorded(12, budget=None)
     assert codes(report) == ["capture.lines_left_out", "run.two_pass"]
     assert report.trace.meta.two_pass.detail_steps == (7,)

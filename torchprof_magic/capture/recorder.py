@@ -462,6 +462,8 @@ class Recorder:
         if self._most_details is None:
             between_ns = 0 if self._left_ns is None else perf_counter_ns() - self._left_ns
             self._most_details = cost.most_steps(schedule.details, self.plain_step_ns, between_ns)
+            if self._most_details:
+                self.change(**cost.left_out(self._options(cycle), self.plain_step_ns, between_ns))
         return self._most_details > 0
 
     def _absorb(self, cycle: int) -> None:

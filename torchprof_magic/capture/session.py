@@ -107,6 +107,8 @@ _OF_ONE_RECORDING = (
     "capture.only_times",
     "capture.no_lines",
     "capture.lines_left_out",
+    "capture.details_left_out",
+    "capture.details_dropped",
     "capture.other_threads",
     "capture.other_processes",
     "capture.other_tasks",

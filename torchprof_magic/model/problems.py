@@ -199,6 +199,14 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more. Ending "
         "the cycle of times showed that they would cost more.",
     ),
+    "capture.details_dropped": Kind(
+        "info",
+        "{what} {were} not recorded: with all details, a single step would have made the loop about {cost} longer, and "
+        "they may cost {limit}.",
+        "To record more, add --budget with a longer time, or {flags}.",
+        "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more. Stacks "
+        "are left out first, then memory.",
+    ),
     "capture.details_ended": Kind(
         "info",
         "Details were recorded in {steps}, until step {step}: they made the loop {cost} longer, and may cost {limit}.",
