@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Below this share of common ops, the details probably belong to different work.
 LEAST_COMMON = 0.9
+# Stacks of a step that has less than this share of those of another ended in it, or before.
+LEAST_STACKS = 0.9
 _DETAILS = ("shapes", "dtypes", "concrete_inputs", "overload", "script_modules")
 # A share below 100 % must not be rounded to 100 %.
 ALMOST_ALL = 0.999
@@ -34,10 +36,10 @@ def join_passes(trace: Trace) -> Trace:
     """Return the trace with the events, steps and links of the times cycle, and the details of each op.
 
     Steps are paired in their order, the first of one cycle with the first of the other. Where fewer steps have details,
-    ops of later ones have those of the last, but their memory is not known. An op without a counterpart keeps its times
-    and has no details. Memory is moved to the clock of the times, and belongs to the innermost op
-    around it that has a counterpart. A trace that is not of two passes stays as it is; where one pass is missing, the
-    other is all there is.
+    ops of later ones have those of the last, but their memory is not known. The same goes for stacks that ended early.
+    An op without a counterpart keeps its times and has no details. Memory is moved to the clock of the times, and
+    belongs to the innermost op around it that has a counterpart. A trace that is not of two passes stays as it is;
+    where one pass is missing, the other is all there is.
     """
     passes = trace.meta.two_pass
     if passes is None:
@@ -50,7 +52,10 @@ def join_passes(trace: Trace) -> Trace:
     first, second = ops_of(trace, (passes.times_cycle, passes.details_cycle))
     steps = _StepPairs(times, details, min(times.height, details.height))
     joined = matched(first, second, steps.last)
-    detailed = _with_details(trace, first, second, joined)
+    last = _last_with_stacks(trace, second, steps.last)
+    detailed = _with_details(
+        trace, first, second, joined, joined if last == steps.last else matched(first, second, last)
+    )
     is_own = first.place[joined.first] == second.place[joined.second]
     pairs = Matches(joined.first[is_own], joined.second[is_own])
     memory = _moved_memory(trace, first, second, pairs, steps)
@@ -78,18 +83,28 @@ class _StepPairs(NamedTuple):
         return int(complete[-1]) if len(complete) else self.paired - 1
 
 
-def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches) -> pl.DataFrame:
-    """Return all events, those of the times with the details of their counterparts.
+def _last_with_stacks(trace: Trace, second: Ops, last: int) -> int:
+    """Return the place of the last step with details, up to ``last``, that has about as many stacks as any."""
+    inside = np.flatnonzero((second.place >= 0) & (second.place <= last))
+    has_stack = trace.events["stack"].is_not_null().to_numpy()[second.row[inside]]
+    ops, stacks = (np.bincount(second.place[inside], weights, last + 1) for weights in (None, has_stack))
+    share = stacks / np.maximum(ops, 1)
+    return int(np.flatnonzero(share >= LEAST_STACKS * share.max())[-1])
+
+
+def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches, stacked: Matches) -> pl.DataFrame:
+    """Return all events, those of the times with the details of their counterparts; ``stacked`` are those for stacks.
 
     Calls of the runtime have the stack of the op around them, and device events that of their launch.
     """
     events = trace.events
-    source = np.full(events.height, NO_PARENT)
+    source, with_stack = np.full((2, events.height), NO_PARENT)
     source[first.row[pairs.first]] = second.row[pairs.second]
+    with_stack[first.row[stacked.first]] = second.row[stacked.second]
     is_op = np.zeros(events.height, np.bool_)
     is_op[first.row] = True
     op_around = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_op)
-    stack_source = np.append(source, NO_PARENT)[op_around[:-1]]
+    stack_source = np.append(with_stack, NO_PARENT)[op_around[:-1]]
     launches = trace.flows.filter(pl.col("kind") == "launch")
     stack_source[launches["target"].to_numpy()] = stack_source[launches["source"].to_numpy()]
     return events.with_columns(
