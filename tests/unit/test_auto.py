@@ -351,9 +351,9 @@ def test_recompilations_and_graph_breaks_are_those_of_the_bare_loop() -> None:
 
         @torch.compile(backend="eager")
         def own(data: torch.Tensor) -> torch.Tensor:
-            found = data * 2
+            found = [data * 2, data * 3]
             torch._dynamo.graph_break()
-            return found + 1
+            return found[0] + found[1]
 
         run(lambda: compiled(own(data)).sum().backward())
         return {name: dict(found) for name, found in counters.items() if name in ("frames", "graph_break", "stats")}
@@ -363,6 +363,8 @@ def test_recompilations_and_graph_breaks_are_those_of_the_bare_loop() -> None:
             step()
 
     assert count(lambda step: recorded(12, step)) == count(bare)
+    # What notes lines and the names of tensors runs inside of compiled code, and is not compiled.
+    assert count(lambda step: recorded(12, step, preset="memory", lines=True)) == count(bare)
 
 
 def test_the_trace_of_the_times_is_kept_as_that_of_a_quick_recording(tmp_path: Path) -> None:
