@@ -19,6 +19,7 @@ from torchprof_magic.model.errors import CaptureError, OptionsError, TorchProfEr
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.problems import problem
 from torchprof_magic.options import (
+    AUTO,
     EVERY_STEP,
     KEYWORDS,
     ProfileOptions,
@@ -118,7 +119,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     def __init__(self, *, use_cuda: bool | None = None, **options: Unpack[Keywords]) -> None:
         _check_names(options)
         values = resolved(options)
-        if values["lines"] is None:  # what is kept in memory needs a line, and a block has no cell that marks them
+        # What is kept in memory needs a line, and a block has no cell that marks them.
+        if values["lines"] is None and values["preset"] != AUTO:
             values["lines"] = bool(values["profile_memory"])
         if use_cuda is not None:
             _warn_of_use_cuda(values, use_cuda=use_cuda)

@@ -159,7 +159,7 @@ def test_the_source_shows_the_cell_as_it_was_written_and_the_verdicts_line_leads
     report = lab.report()
     open_tab(report, "overview")
     shown = report.locator(".tp-line:has(.tp-bar-value)").evaluate_all(NUMBERS)
-    report.locator(".tp-line-named button").click()
+    report.locator(".tp-line-named .tp-line-text").click()
     lab.page.wait_for_function("root => root.dataset.tpView === 'source'", arg=report.element_handle(), timeout=10_000)
     rows = report.locator("[data-tp-row]")
     numbers = rows.evaluate_all(NUMBERS)

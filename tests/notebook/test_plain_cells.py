@@ -51,6 +51,29 @@ def test_an_interrupt_while_details_are_recorded_ends_the_cell_and_keeps_the_tim
     assert_recovered(kernel)
 
 
+FUNCTION = "def own(x):\n    y = x.mul(2)\n    return y.sum()\n"
+OWN_LOOP = f"{FUNCTION}for i in range(14):\n    own(torch.ones(16))\n"
+OWN_LINES = "[tuple(row) for row in run.lines.filter(run.lines['hits'] > 0).select('line', 'hits').rows()]"
+
+
+def test_lines_of_functions_are_those_of_one_step_with_the_times_of_the_others(kernel: Kernel) -> None:
+    cell = kernel.run(f"%%torchprof -o run\nprint('begin')\n{OWN_LOOP}answer = 41\nanswer + 1")
+    assert (cell.values, cell.text) == (["42"], "begin\n")
+    assert "steps 2–4 recorded, details from 7–9, lines of functions from 11, stepped by line 6" in cell.static[0]
+    # The lines of the function run once in each of three steps, and so does the body of the loop.
+    assert kernel.run(f"print({OWN_LINES})").text == "[(4, 3), (5, 3), (6, 4), (7, 3)]\n"
+    assert kernel.run("print(sys.gettrace())").text == "None\n"
+    assert_recovered(kernel)
+
+
+def test_an_interrupt_while_lines_are_timed_keeps_times_and_details(kernel: Kernel) -> None:
+    cell = kernel.run(f"%%torchprof -o run\n{OWN_LOOP}    if i == 11: hang()", interrupt_at="here")
+    assert cell.reply["ename"] == "KeyboardInterrupt"
+    passes = "run.trace.meta.two_pass.detail_steps, run.trace.meta.two_pass.line_steps, sys.gettrace()"
+    assert kernel.run(f"print(run.steps['number'].to_list(), {passes})").text == "[2, 3, 4] (7, 8, 9) () None\n"
+    assert_recovered(kernel)
+
+
 def test_a_loop_that_ends_early_has_what_was_recorded_until_then(kernel: Kernel) -> None:
     kernel.run(f"%%torchprof -q -o run\n{LOOP}    if i == 5: break")
     assert kernel.run("print(run.steps['number'].to_list(), run.trace.meta.has_memory)").text == "[2, 3, 4] False\n"
@@ -62,7 +85,7 @@ def test_a_loop_that_ends_early_has_what_was_recorded_until_then(kernel: Kernel)
 def test_a_cell_without_a_loop_says_which_flags_bring_the_rest(kernel: Kernel) -> None:
     kernel.run("%%torchprof -q -o run\ntorch.ones(16).mul(2).sum()")
     said = "[found.fix for found in run.problems if found.code == 'run.auto_one_step']"
-    assert "add --memory, --shapes or --stack" in kernel.run(f"print({said})").text
+    assert "add --memory, --shapes, --stack or --lines" in kernel.run(f"print({said})").text
 
 
 def test_partly_detailed_runs_are_compared_saved_and_listed(kernel: Kernel) -> None:

@@ -1,7 +1,9 @@
-"""Cells and blocks that ask for nothing: times from some steps, shapes, memory and stacks from later ones."""
+"""Cells and blocks that ask for nothing: times from some steps, then shapes, memory and stacks, then lines."""
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +44,16 @@ def recorded(steps: int | None, step: Callable[[], object] | None = None, **opti
     return p.report
 
 
+# The lines of ``step`` in ``training``.
+STEP_LINES = ("optimizer.zero_grad()", "model(data).square().mean().backward()", "optimizer.step()")
+
+
+def function_lines(report: tp.Report) -> dict[str, int]:
+    """Return how often lines of the step's function ran, by their text."""
+    lines = report.lines.select("source", "hits").rows()
+    return {text.strip(): hits for text, hits in lines if hits and text.strip() in STEP_LINES}
+
+
 def numbers(report: tp.Report) -> list[int]:
     return report.steps["number"].to_list()
 
@@ -53,26 +65,30 @@ def codes(report: tp.Report) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "times", "details"),
+    ("steps", "times", "details", "lines"),
     [
-        (5, [1, 2], (4,)),
-        (6, [1, 2, 3], (5,)),
-        (7, [2, 3, 4], (6,)),
-        (8, [2, 3, 4], (6, 7)),
-        (9, [2, 3, 4], (6, 7, 8)),
-        (12, [2, 3, 4], (7, 8, 9)),
-        (None, [2, 3, 4], (7, 8, 9)),
+        (5, [1, 2], (4,), ()),
+        (6, [1, 2, 3], (5,), ()),
+        (7, [2, 3, 4], (6,), ()),
+        (8, [2, 3, 4], (6, 7), ()),
+        (9, [2, 3, 4], (6,), (8,)),
+        (10, [2, 3, 4], (6, 7), (9,)),
+        (11, [2, 3, 4], (6, 7, 8), (10,)),
+        (12, [2, 3, 4], (7, 8, 9), (11,)),
+        (None, [2, 3, 4], (7, 8, 9), (11,)),
     ],
 )
-def test_times_are_those_of_a_quick_recording_and_details_of_the_steps_that_are_left(
-    steps: int | None, times: list[int], details: tuple[int, ...]
+def test_times_are_those_of_a_quick_recording_and_the_rest_is_of_the_steps_that_are_left(
+    steps: int | None, times: list[int], details: tuple[int, ...], lines: tuple[int, ...]
 ) -> None:
     report = recorded(steps)
     assert numbers(report) == times
     passes = report.trace.meta.two_pass
     assert passes is not None
     assert passes.detail_steps == details
-    assert codes(report) == ["run.two_pass"]
+    assert passes.line_steps == lines
+    assert codes(report) == ["run.two_pass"] if lines else ["capture.no_lines", "run.two_pass"]
+    assert function_lines(report) == (dict.fromkeys(STEP_LINES, len(times)) if lines else {})
     assert report.trace.meta.has_shapes
     assert report.trace.meta.has_memory
     assert report.trace.meta.has_stacks
@@ -89,7 +105,9 @@ def test_a_loop_that_is_too_short_for_details_says_which_flags_bring_them(steps:
     assert numbers(report) == numbers(recorded(steps, preset="quick"))
     (problem,) = [problem for problem in report.problems if problem.code == "capture.only_times"]
     assert problem.severity == "info"
-    assert problem.fix.startswith("For memory, shapes and stacks, add --memory, --shapes or --stack")
+    assert problem.fix.startswith(
+        "For memory, shapes, stacks and lines of your functions, add --memory, --shapes, --stack or --lines"
+    )
     assert not report.trace.meta.has_memory
 
 
@@ -116,6 +134,7 @@ def test_steps_of_a_schedule_are_recorded_once_for_their_times_and_once_for_thei
             p.step()
     assert numbers(p.report) == [2, 3]
     assert p.report.trace.meta.two_pass.detail_steps == (6, 7)
+    assert p.report.trace.meta.two_pass.line_steps == (9,)
 
 
 def test_a_loop_that_ends_before_the_details_has_its_times() -> None:
@@ -128,7 +147,7 @@ def test_a_loop_that_ends_before_the_details_has_its_times() -> None:
         for _ in p.steps(six()):
             step()
     assert numbers(p.report) == [2, 3, 4]
-    assert codes(p.report) == ["run.auto_no_details"]
+    assert codes(p.report) == ["capture.no_lines", "run.auto_no_details"]
 
 
 def test_a_break_or_an_exception_in_the_details_leaves_the_times_whole() -> None:
@@ -140,7 +159,9 @@ def test_a_break_or_an_exception_in_the_details_leaves_the_times_whole() -> None
                 break
     assert numbers(p.report) == [2, 3, 4]
     assert p.report.steps["complete"].all()
-    assert codes(p.report) == ["run.two_pass"]
+    assert codes(p.report) == ["capture.no_lines", "run.two_pass"]
+    told = next(problem for problem in p.report.problems if problem.code == "capture.no_lines")
+    assert told.message.endswith("because the loop ended before the step that would have timed them.")
 
     q = tp.profile(preset="auto", budget="10min")
 
@@ -188,15 +209,119 @@ def test_what_it_cost_is_told() -> None:
     assert passes.steps_seen == 12
     assert passes.cost_ns is not None
     assert passes.cost_ns > 0
-    assert " 6 of 12 steps were recorded, and the loop took " in report.problems[0].message
+    assert " 7 of 12 steps were recorded, and the loop took " in report.problems[0].message
 
 
 def test_details_that_cost_too_much_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(details, "MOST_NS", 1)
     monkeypatch.setattr(details, "MOST_SHARE", 0)
     report = recorded(12, budget=None)
-    assert codes(report) == ["capture.details_left_out", "run.auto_no_details"]
+    assert codes(report) == ["capture.details_left_out", "capture.lines_left_out", "run.auto_no_details"]
     assert numbers(report) == [2, 3, 4]
+    assert function_lines(report) == {}
+
+
+@pytest.mark.parametrize(("limit_ns", "has_memory"), [(2.6e9, True), (2.1e9, False)])
+def test_a_detail_that_costs_too_much_is_left_out_alone(
+    limit_ns: float, monkeypatch: pytest.MonkeyPatch, *, has_memory: bool
+) -> None:
+    monkeypatch.setattr(details.DetailsCost, "_most_ns", lambda *_: limit_ns)
+    monkeypatch.setattr(
+        details.DetailsCost, "_per_step_ns", lambda *_: 1e9
+    )  # 3 s with all details, 2.5 s without stacks
+    report = recorded(12)
+    meta = report.trace.meta
+    assert (meta.has_shapes, meta.has_memory, meta.has_stacks) == (True, has_memory, False)
+    assert meta.two_pass.detail_steps == (7,)
+    assert "capture.details_dropped" in codes(report)
+    assert function_lines(report) == dict.fromkeys(STEP_LINES, 3)
+
+
+def test_lines_are_left_out_where_the_details_took_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(details.DetailsCost, "_most_ns", lambda *_: 0.0)
+    monkeypatch.setattr(details.DetailsCost, "most_steps", lambda *_: 1)
+    monkeypatch.setattr(details.DetailsCost, "left_out", lambda *_: {})
+    report = recorded(12, budget=None)
+    assert codes(report) == ["capture.lines_left_out", "run.two_pass"]
+    assert report.trace.meta.two_pass.detail_steps == (7,)
+    (problem,) = [problem for problem in report.problems if problem.code == "capture.lines_left_out"]
+    assert problem.fix.endswith("or --lines.")
+
+
+def test_lines_without_details_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(details.DetailsCost, "most_steps", lambda *_: 0)
+    report = recorded(12)
+    assert codes(report) == ["run.auto_lines"]
+    assert report.problems[0].message == (
+        "Times are from steps 2–4, lines of your functions from step 11, in proportion to the times."
+    )
+    assert function_lines(report) == dict.fromkeys(STEP_LINES, 3)
+
+
+def test_nothing_traces_the_steps_but_the_one_for_lines() -> None:
+    step = training()
+    traced: list[bool] = []
+
+    def look() -> None:
+        step()
+        traced.append(sys.gettrace() is not None)
+
+    recorded(14, look)
+    assert [number for number, is_traced in enumerate(traced) if is_traced] == [11]
+    assert sys.gettrace() is None
+
+
+def test_a_loop_that_must_not_time_lines_does_not() -> None:
+    report = recorded(12, lines=False)
+    assert codes(report) == ["run.two_pass"]
+    assert report.trace.meta.two_pass.detail_steps == (7, 8, 9)
+    assert report.trace.meta.two_pass.line_steps == ()
+    assert function_lines(report) == {}
+
+
+def test_a_step_of_lines_that_an_exception_or_a_break_ends_is_left_out() -> None:
+    step = training()
+    for failing in (False, True):
+        p = tp.profile(preset="auto", budget="10min")
+
+        def fails(p: tp.profile = p, failing: bool = failing) -> None:
+            with p:
+                for number in p.steps(range(20)):
+                    step()
+                    if number == 11:
+                        if failing:
+                            raise KeyError("mine")
+                        break
+
+        if failing:
+            with pytest.raises(KeyError, match="mine"):
+                fails()
+        else:
+            fails()
+        assert numbers(p.report) == [2, 3, 4]
+        assert p.report.trace.meta.two_pass.detail_steps == (7, 8, 9)
+        assert p.report.trace.meta.two_pass.line_steps == ()
+        assert function_lines(p.report) == {}
+        assert sys.gettrace() is None
+
+
+def test_the_lines_of_functions_add_up_to_what_the_steps_of_the_times_took() -> None:
+    step = training(256)
+
+    def slow() -> None:
+        time.sleep(0.01)
+        step()
+
+    report = recorded(12, slow)
+    (row,) = report.lines.filter(pl.col("source").str.strip_chars() == "time.sleep(0.01)").to_dicts()
+    assert row["hits"] == 3
+    lasted = (report.trace.steps["end_ns"] - report.trace.steps["start_ns"]).sum()
+    assert 27e6 <= row["total_cpu_ns"] < lasted  # it gets its part of the time until the first op
+    (call,) = report.lines.filter(pl.col("source").str.strip_chars() == "step()", pl.col("hits") > 0).to_dicts()[:1]
+    inner = report.lines.filter(pl.col("source").str.strip_chars().is_in(STEP_LINES))["total_cpu_ns"].sum()
+    assert inner <= call["total_cpu_ns"]
+    # Torch tells of each step when its ops ran: those of the step lie in the line that calls it.
+    assert report.ops.filter(pl.col("name").cast(pl.String) == "aten::addmm")["self_cpu_ns"].sum() < inner
 
 
 def test_stacks_of_code_with_many_calls_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +348,14 @@ def test_recompilations_and_graph_breaks_are_those_of_the_bare_loop() -> None:
         model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
         compiled = torch.compile(model, backend="eager")
         data = torch.randn(4, 8)
-        run(lambda: compiled(data).sum().backward())
+
+        @torch.compile(backend="eager")
+        def own(data: torch.Tensor) -> torch.Tensor:
+            found = [data * 2, data * 3]
+            torch._dynamo.graph_break()
+            return found[0] + found[1]
+
+        run(lambda: compiled(own(data)).sum().backward())
         return {name: dict(found) for name, found in counters.items() if name in ("frames", "graph_break", "stats")}
 
     def bare(step: Callable[[], object]) -> None:
@@ -231,6 +363,8 @@ def test_recompilations_and_graph_breaks_are_those_of_the_bare_loop() -> None:
             step()
 
     assert count(lambda step: recorded(12, step)) == count(bare)
+    # What notes lines and the names of tensors runs inside of compiled code, and is not compiled.
+    assert count(lambda step: recorded(12, step, preset="memory", lines=True)) == count(bare)
 
 
 def test_the_trace_of_the_times_is_kept_as_that_of_a_quick_recording(tmp_path: Path) -> None:

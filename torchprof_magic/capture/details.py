@@ -1,4 +1,4 @@
-"""What a second cycle with shapes, memory and stacks may cost, and what it did, measured while the loop runs."""
+"""What cycles with shapes, memory, stacks and lines may cost, and what they did, measured while the loop runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING
 
-from torchprof_magic.model.units import counted, format_ns
+from torchprof_magic.model.units import counted, enumerated, format_ns
+from torchprof_magic.options import DETAILS
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.options import ProfileOptions
 
 # At most so much of the loop, or so long, whichever is more; and so much memory while torch ends the cycle.
 MOST_SHARE = 0.1
@@ -19,6 +21,14 @@ MOST_BYTES = 1_000_000_000
 MOST_CALLS = 100_000
 # Ending a cycle with details takes torch about so many times as long as ending one of the same steps without.
 ENDING_RATIO = 3
+
+
+# What is left out, in this order, and how many times as long as the times the rest takes. For a transformer on the CPU
+# it was 2.7 without stacks and 2.2 with shapes alone, where all details took 3.5.
+_LEFT_OUT = (
+    ("stacks", "--stack", ("with_stack", "with_modules"), 2.5),
+    ("memory", "--memory", ("profile_memory",), 2.0),
+)
 
 
 class DetailsCost:
@@ -63,10 +73,9 @@ class DetailsCost:
         since the last step.
         """
         usual = self._usual_ns(plain_ns)
-        recorded = len(self._times_ns)
-        if not recorded:
+        if not self._times_ns:
             return active
-        per_step = (self._ending_ns + between_ns + max(sum(self._times_ns) - recorded * usual, 0.0)) / recorded
+        per_step = self._per_step_ns(usual, between_ns)
         limit = self._most_ns(usual)
         if per_step > limit:
             cost = format_ns(per_step * ENDING_RATIO)
@@ -74,6 +83,38 @@ class DetailsCost:
             return 0
         affordable = math.floor(limit / (per_step * ENDING_RATIO)) if per_step > 0 else active
         return min(max(affordable, 1), active)
+
+    def left_out(self, options: ProfileOptions, plain_ns: list[int], between_ns: int = 0) -> dict[str, bool]:
+        """Return changes that leave details out of ``options`` if a single step with all of them would pass the limit.
+
+        As few are left out as are enough, and never the last; note them. ``between_ns`` is as for ``most_steps``.
+        """
+        usual = self._usual_ns(plain_ns)
+        per_step, limit = self._per_step_ns(usual, between_ns), self._most_ns(usual)
+        ratio: float = ENDING_RATIO
+        changes: dict[str, bool] = {}
+        what: list[str] = []
+        flags: list[str] = []
+        for word, flag, names, ratio_without in _LEFT_OUT:
+            rest = [name for name in DETAILS if name not in (*changes, *names) and getattr(options, name)]
+            if per_step * ratio <= limit or not rest:
+                break
+            if getattr(options, names[0]):
+                what.append(word)
+                flags.append(flag)
+                changes.update(dict.fromkeys(names, False))
+            ratio = ratio_without
+        if what:
+            cost = format_ns(per_step * ENDING_RATIO)
+            self._problems.note(
+                "capture.details_dropped",
+                what=enumerated(what).capitalize(),
+                were="was" if what == ["memory"] else "were",
+                flags=enumerated(flags, "or"),
+                cost=cost,
+                limit=format_ns(limit),
+            )
+        return changes
 
     def is_reached(self, running_ns: int, plain_ns: list[int], step: int) -> bool:
         """Return whether the details cost more than the limit, with ``running_ns`` of a step; note it."""
@@ -87,9 +128,29 @@ class DetailsCost:
         self._problems.note("capture.details_ended", cost=cost, limit=format_ns(limit), step=step, steps=steps)
         return True
 
+    def may_record_lines(self, plain_ns: list[int]) -> bool:
+        """Return whether a step in which lines are timed is within the limit, after the details; note if it is not.
+
+        What timing the lines takes is known only afterwards: it is the last cycle, and ends with its first step.
+        """
+        usual = self._usual_ns(plain_ns)
+        spent = sum(dur_ns - usual for dur_ns in self._details_ns) + self._between_ns[1]
+        cost = max(spent, 0.0) + self._per_step_ns(usual)
+        limit = self._most_ns(usual)
+        if cost <= limit:
+            return True
+        self._problems.note("capture.lines_left_out", cost=format_ns(cost), limit=format_ns(limit))
+        return False
+
     def note_memory(self, reason: str, limit: str, step: int) -> None:
         """Note that the details end with this step, because of the memory that ending them will take."""
         self._problems.note("capture.details_ended_by_memory", reason=reason, limit=limit, step=step)
+
+    def _per_step_ns(self, usual: float, between_ns: int = 0) -> float:
+        """Return how much longer the loop took for each recorded step of the times; 0 without any."""
+        recorded = len(self._times_ns)
+        longer = max(sum(self._times_ns) - recorded * usual, 0.0)
+        return (self._ending_ns + between_ns + longer) / recorded if recorded else 0.0
 
     def _usual_ns(self, plain_ns: list[int]) -> float:
         known = plain_ns or self._times_ns

@@ -124,12 +124,13 @@ class Recorder:
         self._python_profiler = PythonProfiler(problems)
         self._parts = parts
         self.tell: Callable[[str, str, bool], None] | None = None
-        is_auto = len(passes) > 1 and passes[-1].is_auto
-        calls = MOST_CALLS if is_auto and passes[-1].budget_calls == BUDGET_CALLS else passes[-1].budget_calls
+        details = options_of_cycle(passes, 1)
+        is_auto = len(passes) > 1 and details.is_auto
+        calls = MOST_CALLS if is_auto and details.budget_calls == BUDGET_CALLS else details.budget_calls
         self._calls = CallLimit(calls, parts, problems)
         self._program = program
-        self._budget = Budget(passes[-1], problems)
-        self._cost = DetailsCost(problems, limit_s=passes[-1].budget_s, length=length) if is_auto else None
+        self._budget = Budget(details, problems)
+        self._cost = DetailsCost(problems, limit_s=details.budget_s, length=length) if is_auto else None
         self._most_details: int | None = None
         self._left_ns: int | None = None
         self._later_steps = 0
@@ -142,10 +143,11 @@ class Recorder:
 
     @property
     def two_pass(self) -> TwoPass | None:
-        """Which cycle holds times and which holds details, if two passes were requested."""
+        """Which cycle holds times, which holds details and which lines, if two passes were requested."""
         if len(self._passes) < 2:  # noqa: PLR2004
             return None
-        passes = TwoPass(times_cycle=0, details_cycle=1)
+        has_lines = isinstance(self.schedule, TimesThenDetails) and self.schedule.lines > 0
+        passes = TwoPass(times_cycle=0, details_cycle=1, lines_cycle=2 if has_lines else None)
         if self._cost is None:
             return passes
         cost_ns = self._cost.total_ns(self.plain_step_ns)
@@ -444,20 +446,24 @@ class Recorder:
     def _end_dear_details(self) -> None:
         """End the cycle of details with this step if they have cost enough."""
         cost, cycle = self._cost, self.schedule.cycle(self.step)
-        if cost is None or cycle == 0 or self._action is not Action.RECORD:
+        if cost is None or cycle != 1 or self._action is not Action.RECORD:
             return
         is_last = self._most_details is not None and len(self._marks) + 1 >= self._most_details
         if is_last or cost.is_reached(perf_counter_ns() - self._step_start_ns, self.plain_step_ns, self.step):
             self._absorb(cycle)
 
     def _may_record_details(self) -> bool:
-        """Return whether the cycle of details, which would begin with this step, is worth what it costs."""
-        cost, schedule = self._cost, self.schedule
-        if cost is None or not isinstance(schedule, TimesThenDetails) or schedule.cycle(self.step) == 0:
+        """Return whether the cycle of details or lines, which would begin with this step, is worth what it costs."""
+        cost, schedule, cycle = self._cost, self.schedule, self.schedule.cycle(self.step)
+        if cost is None or not isinstance(schedule, TimesThenDetails) or cycle == 0:
             return True
+        if cycle > 1:
+            return cost.may_record_lines(self.plain_step_ns)
         if self._most_details is None:
             between_ns = 0 if self._left_ns is None else perf_counter_ns() - self._left_ns
             self._most_details = cost.most_steps(schedule.details, self.plain_step_ns, between_ns)
+            if self._most_details:
+                self.change(**cost.left_out(self._options(cycle), self.plain_step_ns, between_ns))
         return self._most_details > 0
 
     def _absorb(self, cycle: int) -> None:
@@ -481,10 +487,12 @@ class Recorder:
         else:
             self._begin_step(action, guard)
         is_watched = self._action is not Action.NONE and not self.is_over
+        options = self._options(self.schedule.cycle(self.step))
         self._program.begin_step(
             is_watched=is_watched,
             is_recorded=is_watched and self.is_recording,
-            has_memory=is_watched and self._options(self.schedule.cycle(self.step)).profile_memory,
+            has_memory=is_watched and options.profile_memory,
+            has_functions=is_watched and bool(options.lines),
         )
         self.go_on()
 
@@ -553,6 +561,7 @@ class Recorder:
         self._parts.run(RANGES, self._ranges.end)
         self._end_calls(engine)
         self._parts.undo(WAITS, self._program.end_waits)
+        self._program.end_functions()
         self._tell_end()
         with self._quiet.held():
             engine.stop()

@@ -94,48 +94,57 @@ class Schedule:
 class TimesThenDetails:
     """One cycle as ``times`` has it, then ``gap`` steps, and a cycle of ``details`` steps.
 
-    ``has_warmup``: the last step of the gap warms the profiler up. ``total`` and ``least`` are as for ``Schedule``.
+    ``has_warmup``: the last step of the gap warms the profiler up. With ``lines``, an idle step follows, and a cycle of
+    so many steps in which lines of functions are timed. ``total`` and ``least`` are as for ``Schedule``.
     """
 
     times: Schedule
     gap: int
     details: int
     has_warmup: bool = True
+    lines: int = 0
 
     total: int | None = field(init=False)
     least: int | None = field(init=False)
     _first: int = field(init=False, repr=False)
+    _first_of_lines: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compute what ``action`` needs in every step."""
         ended = self.times.total
         assert ended is not None, "the cycle of times ends"
+        first = ended + self.gap
+        end = first + self.details
         object.__setattr__(self, "least", ended)
-        object.__setattr__(self, "_first", ended + self.gap)
-        object.__setattr__(self, "total", ended + self.gap + self.details)
+        object.__setattr__(self, "_first", first)
+        object.__setattr__(self, "_first_of_lines", end + _IDLE_BEFORE_LINES)
+        object.__setattr__(self, "total", end + _IDLE_BEFORE_LINES + self.lines if self.lines else end)
 
     def action(self, step: int) -> Action:
         """Return the action for ``step``, counted from 0."""
         if not self.times.is_over(step):
             return self.times.action(step)
-        place = step - self._first
+        is_of_details = self.cycle(step) == 1
+        place = step - (self._first if is_of_details else self._first_of_lines)
+        steps = self.details if is_of_details else self.lines
         if place < 0:
-            return Action.WARMUP if place == -1 and self.has_warmup else Action.NONE
-        if place >= self.details:
+            is_warmup = is_of_details and place == -1 and self.has_warmup
+            return Action.WARMUP if is_warmup else Action.NONE
+        if place >= steps:
             return Action.NONE
-        return Action.RECORD if place < self.details - 1 else Action.RECORD_AND_SAVE
+        return Action.RECORD if place < steps - 1 else Action.RECORD_AND_SAVE
 
     def cycle(self, step: int) -> int:
         """Return the number of the cycle that ``step`` belongs to, counted from 0."""
-        return int(self.times.is_over(step))
+        return int(self.times.is_over(step)) + (bool(self.lines) and step >= self._first + self.details)
 
     def is_over(self, step: int) -> bool:
-        """Return whether both cycles are complete when ``step`` begins."""
+        """Return whether all cycles are complete when ``step`` begins."""
         return step >= (self.total or 0)
 
     def may_follow(self, cycle: int) -> bool:
         """Return whether another cycle may follow ``cycle``."""
-        return cycle == 0
+        return cycle == 0 or (cycle == 1 and self.lines > 0)
 
 
 class FunctionSchedule:
@@ -203,6 +212,9 @@ AnySchedule = Schedule | TimesThenDetails | FunctionSchedule
 # A loop with at least this many steps gets one idle and one warm-up step before three recorded ones.
 ROOMY_LENGTH = 5
 DEFAULT_ACTIVE = 3
+# Lines of functions are timed in so many steps, after one in which nothing is recorded: the profiler is set up by then.
+LINES_STEPS = 1
+_IDLE_BEFORE_LINES = 1
 # The optimizer may step once or a thousand times, so recording begins with the first step, and has at most this many.
 OPTIMIZER_ACTIVE = 4
 
@@ -244,11 +256,14 @@ def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None
     return next(fitting, None)
 
 
-def resolve_auto(options: ScheduleOptions, *, how: str, length: int | None, done: int = 0) -> TimesThenDetails | None:
+def resolve_auto(
+    options: ScheduleOptions, *, how: str, length: int | None, done: int = 0, has_lines: bool = False
+) -> TimesThenDetails | None:
     """Return a schedule of one cycle of times and one of details, or ``None`` if the loop is too short for both.
 
     The times are those of ``resolve_schedule``, but for a loop of five or six steps, which gives up idle ones and, if
-    it must, one that is recorded. ``done`` is as for ``resolve_schedule``.
+    it must, one that is recorded. With ``has_lines``, one of lines follows if there are enough steps; details then have
+    fewer if they must. ``done`` is as for ``resolve_schedule``.
     """
     if how == "cell":
         return None
@@ -260,11 +275,18 @@ def resolve_auto(options: ScheduleOptions, *, how: str, length: int | None, done
         return None
     left = None if length is None else length - times.total
     most = min(times.active, DEFAULT_ACTIVE)
+    lines = LINES_STEPS if has_lines else 0
     if how == "optimizer":
-        return TimesThenDetails(times=times, gap=1, details=most, has_warmup=False)
+        return TimesThenDetails(times=times, gap=1, details=most, has_warmup=False, lines=lines)
+    for_lines = _IDLE_BEFORE_LINES + LINES_STEPS
+    if has_lines and left is not None:
+        if left < 1 + 1 + for_lines:  # a step between, and one with details
+            lines = 0
+        else:
+            left -= for_lines
     if left is None or left >= most + 2:
-        return TimesThenDetails(times=times, gap=2, details=most)
-    return TimesThenDetails(times=times, gap=1, details=left - 1) if left > 1 else None
+        return TimesThenDetails(times=times, gap=2, details=most, lines=lines)
+    return TimesThenDetails(times=times, gap=1, details=left - 1, lines=lines) if left > 1 else None
 
 
 def _apart(schedule: Schedule) -> Schedule:

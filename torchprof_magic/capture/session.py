@@ -38,6 +38,7 @@ from torchprof_magic.capture.parts import (
     EARLY,
     FACTS,
     FREED_EVENTS,
+    FUNCTIONS,
     HAND_OVER,
     HISTORY,
     INTERRUPTS,
@@ -77,6 +78,7 @@ from torchprof_magic.capture.watch.compiled_steps import Callers
 from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.capture.watch.trainers import caller_in_cell
+from torchprof_magic.capture.watch.users_code import UsersCode
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.recording import READ_FILES, Recording
@@ -103,6 +105,10 @@ _OF_ONE_RECORDING = (
     "capture.no_ops",
     "capture.one_pass",
     "capture.only_times",
+    "capture.no_lines",
+    "capture.lines_left_out",
+    "capture.details_left_out",
+    "capture.details_dropped",
     "capture.other_threads",
     "capture.other_processes",
     "capture.other_tasks",
@@ -187,8 +193,9 @@ class CaptureSession:
             self._problems,
             self.parts,
             modules=options.watch_modules,
-            functions=options.lines,
+            functions=any(passed.lines for passed in options.passes),
             memory=any(passed.profile_memory for passed in options.passes),
+            names_at_return=bool(options.lines),
         )
         if any(passed.with_stack or passed.with_modules for passed in options.passes):
             self.program.lines.be_unseen()
@@ -672,17 +679,47 @@ class CaptureSession:
         if options.schedule_function is not None:
             return FunctionSchedule(options.schedule_function, self._note_schedule), (options,)
         if options.two_pass:
-            resolve = resolve_auto if options.is_auto else resolve_two_passes
-            schedule = resolve(options.schedule, how=how, length=length, done=done)
-            if schedule is not None:
-                return schedule, options.passes
             steps = "there are no steps to repeat" if how == "cell" else f"the loop has {counted(length or 0, 'step')}"
             if options.is_auto:
-                self._problems.note("capture.only_times", reason=steps, **_lacking(options))
-                return resolve_schedule(options.schedule, how=how, length=length, done=done), options.passes[:1]
+                return self._planned_auto(length, done, steps)
+            schedule = resolve_two_passes(options.schedule, how=how, length=length, done=done)
+            if schedule is not None:
+                return schedule, options.passes
             self._problems.note("capture.one_pass", reason=steps)
             return resolve_schedule(self._one_cycle(), how=how, length=length, done=done), options.passes[-1:]
         return resolve_schedule(options.schedule, how=how, length=length, done=done), options.passes[-1:]
+
+    def _planned_auto(
+        self, length: int | None, done: int, steps: str
+    ) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
+        """Return the same if nobody asked for details: they come with what fits after the times.
+
+        ``steps`` says what the loop has too few of.
+        """
+        options, how = self._options, self._stepping.how
+        passes, has_lines = options.passes, self.parts.ask(FUNCTIONS, self._may_time_lines, default=False)
+        schedule = resolve_auto(options.schedule, how=how, length=length, done=done, has_lines=has_lines)
+        if schedule is None:
+            self._problems.note("capture.only_times", reason=steps, **_lacking(options, has_lines=has_lines))
+            return resolve_schedule(options.schedule, how=how, length=length, done=done), passes[:1]
+        if has_lines and not schedule.lines:
+            self._problems.note("capture.no_lines", reason=steps)
+        return schedule, passes if schedule.lines else passes[:2]
+
+    def _may_time_lines(self) -> bool:
+        """Return whether lines of functions are to be timed in a cycle of their own, and the user has functions.
+
+        Without a cell that marks its lines, the block is one of them.
+        """
+        if self._options.lines is not None:
+            return False
+        names = self.program.modules.namespace
+        if names and not UsersCode().is_in(names):
+            return False
+        if sys.gettrace() is not None:
+            self._problems.note("capture.lines_refused")
+            return False
+        return True
 
     def _one_cycle(self) -> ScheduleOptions:
         """Return the schedule options of the one cycle that stands in for two passes."""
@@ -1013,10 +1050,12 @@ class CaptureSession:
         return self._folder
 
 
-def _lacking(options: ProfileOptions) -> dict[str, str]:
+def _lacking(options: ProfileOptions, *, has_lines: bool) -> dict[str, str]:
     """Return what details of ``options`` are called, and the flags that ask for them."""
     asked = {"profile_memory": "memory", "record_shapes": "shapes", "with_stack": "stacks"}
     found = {name: word for name, word in asked.items() if getattr(options, name)}
+    if has_lines:
+        found["lines"] = "lines of your functions"
     flags = [OPTIONS[name].dashed for name in found]
     return {"details": enumerated(list(found.values())), "flags": enumerated(flags, "or")}
 

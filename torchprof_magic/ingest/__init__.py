@@ -7,11 +7,13 @@ from torchprof_magic.ingest.readers import READERS, read_file
 from torchprof_magic.ingest.saved.reader import read_saved
 from torchprof_magic.ingest.snapshot.attach import with_snapshot
 from torchprof_magic.ingest.two_pass.join import join_passes
+from torchprof_magic.ingest.two_pass.scopes import moved_scopes
 
 __all__ = [
     "READERS",
     "facts_of",
     "join_passes",
+    "moved_scopes",
     "read_chrome",
     "read_file",
     "read_place",

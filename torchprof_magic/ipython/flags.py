@@ -74,7 +74,7 @@ def _trait(option: Option) -> TraitType[Any, Any]:
         Kind.COUNT: Int(None, allow_none=True),
         Kind.SECONDS: Float(None, allow_none=True),
         Kind.SWITCH: Bool(None, allow_none=True),
-        Kind.YES_NO: Bool(default_value=False),
+        Kind.YES_NO: Bool(None, allow_none=True) if option.default is None else Bool(default_value=False),
         Kind.CHOICE: CaselessStrEnum(list(option.choices), option.default_of_magics or option.default),
         Kind.PATH_OR_YES: Union([Bool(), Unicode()], default_value=False),
         Kind.METADATA: Dict(),

@@ -155,8 +155,9 @@ class Stepping(_Bounded):
 class TwoPass:
     """Which cycle recorded only times, and which the details; ``detail_steps`` are the steps of the details.
 
-    ``cost_ns`` is how much longer the loop of ``steps_seen`` steps took because it was recorded, if details were
-    recorded as far as the loop affords it (``is_auto``).
+    ``lines_cycle`` is the one in which lines of functions were timed, None if they were in all or in none, and
+    ``line_steps`` are the steps of which they are known. ``cost_ns`` is how much longer the loop of ``steps_seen``
+    steps took because it was recorded, if details were recorded as far as the loop affords it (``is_auto``).
     """
 
     times_cycle: int
@@ -164,6 +165,8 @@ class TwoPass:
     detail_steps: tuple[int, ...] = ()
     cost_ns: int | None = None
     steps_seen: int = 0
+    lines_cycle: int | None = None
+    line_steps: tuple[int, ...] = ()
 
     @property
     def is_auto(self) -> bool:

@@ -187,8 +187,8 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "capture.only_times_block": Kind(
         "info",
         "Only times were recorded, because the block is recorded as a whole.",
-        "For memory, shapes and stacks, step the loop with p.steps(iterable), or ask for them with profile_memory, "
-        "record_shapes or with_stack.",
+        "For memory, shapes, stacks and lines, step the loop with p.steps(iterable), or ask for them with "
+        "profile_memory, record_shapes, with_stack or lines.",
         'With `profile(preset="auto")`, details come from later steps; nothing said before the first that there would '
         "be any.",
     ),
@@ -198,6 +198,14 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "To record them all the same, add --budget with a longer time, or --memory, --shapes or --stack.",
         "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more. Ending "
         "the cycle of times showed that they would cost more.",
+    ),
+    "capture.details_dropped": Kind(
+        "info",
+        "{what} {were} not recorded: with all details, a single step would have made the loop about {cost} longer, and "
+        "they may cost {limit}.",
+        "To record more, add --budget with a longer time, or {flags}.",
+        "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more. Stacks "
+        "are left out first, then memory.",
     ),
     "capture.details_ended": Kind(
         "info",
@@ -210,6 +218,20 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Details were recorded until step {step}: {reason}, and may take {limit}.",
         "To record more steps with details, add --budget with a larger size.",
         "Without a flag that says what to record, details may take 1 GB while they are recorded.",
+    ),
+    "capture.no_lines": Kind(
+        "info",
+        "Lines of your functions were not timed, because {reason}.",
+        "For these, add --lines, or run a loop of at least 9 steps.",
+        "Without a flag that says what to record, lines of functions are timed in a step after those with details.",
+    ),
+    "capture.lines_left_out": Kind(
+        "info",
+        "Lines of your functions were not timed: with them, details would have made the loop about {cost} longer, and "
+        "may cost {limit}.",
+        "To time them all the same, add --budget with a longer time, or --lines.",
+        "Without a flag that says what to record, everything after the times may cost 10 % of the loop or 2 s, "
+        "whichever is more. What came before, and a step as those of the times, cost more.",
     ),
     "capture.one_pass_block": Kind(
         "warning",
@@ -552,7 +574,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "run.auto_one_step": Kind(
         "info",
         "Only times were recorded, because everything was one step.",
-        "For memory, shapes and stacks, add --memory, --shapes or --stack.",
+        "For memory, shapes, stacks and lines of your functions, add --memory, --shapes, --stack or --lines.",
         "Without a flag that says what to record, details come from later steps, and the code has none.",
     ),
     "run.auto_no_details": Kind(
@@ -560,6 +582,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Only times were recorded: the code ended before the steps that would have recorded details.",
         "Run the loop for more steps, or add --memory, --shapes or --stack.",
         "Without a flag that says what to record, details come from later steps of the loop, which it did not reach.",
+    ),
+    "run.auto_lines": Kind(
+        "info",
+        "Times are from {times}, lines of your functions from {lines}, in proportion to the times.",
+        "",
+        "Without a flag that says what to record, times come from the first recorded steps, and nothing else but the "
+        "lines of functions was recorded after them.",
     ),
     "run.two_pass_no_times": Kind(
         "warning",

@@ -73,8 +73,9 @@ class ProfileOptions:
     limited by the memory that they take. ``execution_trace`` is the file for torch's execution trace of the same steps,
     with ``execution_trace_resources`` a folder beside it;
     ``execution_trace_observer`` is an observer of the user's; ``watch_modules`` says whether calls of modules are
-    timed, None that they are if they are few; ``lines`` whether the lines of functions are. ``snapshot`` is the file
-    for the allocator's history, or True for one next to the traces; ``snapshot_entries`` is its length, and
+    timed, None that they are if they are few; ``lines`` whether the lines of functions are, None that they are in a
+    cycle of their own if ``is_auto``. ``snapshot`` is the file for the allocator's history, or True for one next to the
+    traces; ``snapshot_entries`` is its length, and
     ``snapshot_stacks`` one of ``python``, ``all`` and ``none``. ``metadata`` holds keys and JSON strings to add to the
     trace. With ``two_pass`` the first cycle records only times, and the second one what the switches ask for; see
     ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are passed to
@@ -93,7 +94,7 @@ class ProfileOptions:
     with_flops: bool = False
     with_modules: bool = False
     watch_modules: bool | None = None
-    lines: bool = False
+    lines: bool | None = False
     all_threads: bool = False
     sync_events: bool = False
     overloads: bool = False
@@ -209,9 +210,10 @@ class ProfileOptions:
     def passes(self) -> tuple[ProfileOptions, ...]:
         """The options of each cycle: first times, then details with ``two_pass``; otherwise one entry for all cycles.
 
-        The execution trace is recorded with the details, because writing it takes time as well.
+        The execution trace is recorded with the details, because writing it takes time as well. Lines of functions, if
+        nobody asked for them, come last. Handlers do not get them: torch has no part in them.
         """
-        details = replace(self, two_pass=False)
+        details = replace(self, two_pass=False, lines=bool(self.lines))
         if not self.two_pass:
             return (details,)
         without: dict[str, Any] = {
@@ -220,10 +222,10 @@ class ProfileOptions:
             "execution_trace_resources": False,
             "execution_trace_observer": None,
         }
-        return (
-            replace(details, **without),
-            details,
-        )
+        times = replace(details, **without)
+        if self.lines is None and self.is_auto:
+            return times, details, replace(times, lines=True, on_trace_ready=None, acc_events=False)
+        return times, details
 
     @property
     def experimental_flags(self) -> dict[str, Any]:

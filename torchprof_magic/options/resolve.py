@@ -68,7 +68,7 @@ def profile_options(values: Mapping[str, Any]) -> ProfileOptions:
         **{
             **named,
             **{name: bool(values[name]) for name in SWITCHES},
-            "lines": bool(values["lines"]),
+            "lines": values["lines"] if values["preset"] == AUTO else bool(values["lines"]),
             "watch_modules": None if values["with_modules"] is None else bool(values["with_modules"]),
             "schedule": ScheduleOptions(**{name: values[name] for name in COUNTS}),
             "schedule_function": values["schedule"],

@@ -45,7 +45,8 @@ MOST_DEVICES = 4  # kinds of devices that are named; a file can name a thousand
 def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
     """Return which steps were recorded and what ended them: ``steps 4–6 recorded, stepped by line 3``.
 
-    With two passes, the steps of the second one are added: ``steps 2–4 recorded, details from 7–9``.
+    With several passes, the steps of the others are added: ``steps 2–4 recorded, details from 7–9, lines of functions
+    from 11``.
     """
     if steps.height == 0:
         return "no steps recorded"
@@ -54,7 +55,9 @@ def steps_sentence(meta: Meta, steps: pl.DataFrame) -> str:
     numbers = steps["number"].to_list()
     which = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {_ranges(numbers)}"
     details = meta.two_pass.detail_steps if meta.two_pass is not None else ()
+    lines = meta.two_pass.line_steps if meta.two_pass is not None else ()
     others = f", details from {_ranges(list(details))}" if details else ""
+    others += f", lines of functions from {_ranges(list(lines))}" if lines else ""
     return f"{which} recorded{others}{_stepped_by(meta)}"
 
 

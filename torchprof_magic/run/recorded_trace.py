@@ -19,6 +19,7 @@ from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.recording import READ_FILES
 from torchprof_magic.model.units import format_bytes
+from torchprof_magic.run.function_lines import own_function_scopes, with_function_lines
 from torchprof_magic.run.host_lines import with_host_lines
 from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.storages import with_storages
@@ -74,14 +75,17 @@ def trace_of(
         cpu_features=recording.cpu.features if recording.cpu else (),
         cpu_model=recording.cpu.model if recording.cpu else "",
         others_share=recording.others_share,
-        has_function_lines=bool(recording.function_lines),
+        has_function_lines=bool(recording.function_lines)
+        and (recording.two_pass is None or recording.two_pass.lines_cycle is None),
     )
     trace, problems = _read_cycles(recording, meta, keeps=keeps)
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = with_host_lines(with_waits(with_storages(trace, recording), recording), recording)
+    functions = own_function_scopes(trace, recording, cell)
     trace = without_transitions(trace, recording)  # last: the clocks are compared by where torch's ranges begin
-    trace = join_passes(replace(trace, steps=_with_marks(trace.steps, marks)))
+    trace = with_function_lines(replace(trace, steps=_with_marks(trace.steps, marks)), functions)
+    trace = join_passes(trace)
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(
         trace.meta,

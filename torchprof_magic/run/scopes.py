@@ -40,9 +40,11 @@ def with_scopes(
     """Return the frames ``sites``, ``scopes`` and ``lanes`` of a trace with what was noted about the program.
 
     Only what lies within the recorded steps is kept. A cycle whose clock cannot be compared with that of the trace has
-    no scopes.
+    no scopes. Lines of functions that were timed in a cycle of their own are left to ``with_function_lines``.
     """
     own = _line_sites(cell)
+    passes = recording.two_pass
+    of_lines = None if passes is None else passes.lines_cycle
     functions, rows = _function_sites(recording.function_lines, cell, own.height)
     lines = pl.concat([own, functions])
     sites = _with_short_texts(pl.concat([lines, _module_sites(recording.modules, lines.height)]))
@@ -52,17 +54,32 @@ def with_scopes(
         steps = trace.steps.filter(pl.col("cycle") == marks.cycle)
         if shift_ns is None or steps.height == 0:
             continue
-        for runs in (
-            _line_runs(marks, own.height),
-            _function_runs(marks, rows),
-            _module_runs(marks, lines.height),
-        ):
+        watched = [_line_runs(marks, own.height), _module_runs(marks, lines.height)]
+        if marks.cycle != of_lines:
+            watched.append(_function_runs(marks, rows))
+        for runs in watched:
             frame, lanes = _scopes(trace, runs, marks.cycle, shift_ns, lanes)
             parts.append(within(frame, steps))
     scopes = pl.concat([pl.DataFrame(schema=SCOPES_SCHEMA), *parts])
     start, dur, lane = (scopes[name].to_numpy() for name in ("start_ns", "dur_ns", "lane"))
     order = nesting_order(lane, start, dur)
     return sites, scopes[order], lanes
+
+
+def function_scopes(trace: Trace, recording: Recording, cell: CellSource | None, cycle: int) -> pl.DataFrame:
+    """Return the scopes of the lines of functions in one cycle, between its first and its last step.
+
+    They are rows of the ``sites`` that ``with_scopes`` returns.
+    """
+    steps = trace.steps.filter(pl.col("cycle") == cycle)
+    parts = [pl.DataFrame(schema=SCOPES_SCHEMA)]
+    _, rows = _function_sites(recording.function_lines, cell, _line_sites(cell).height)
+    for marks in recording.program:
+        shift_ns = clock_shift_ns(trace, marks) if marks.cycle == cycle else None
+        if shift_ns is not None and steps.height and lane_of_steps(trace) is not None:
+            frame, _ = _scopes(trace, _function_runs(marks, rows), cycle, shift_ns, trace.lanes)
+            parts.append(within(frame, steps))
+    return pl.concat(parts)
 
 
 def _with_short_texts(sites: pl.DataFrame) -> pl.DataFrame:

@@ -6,6 +6,7 @@ import pytest
 
 from torchprof_magic.capture.details import DetailsCost
 from torchprof_magic.capture.problems import ProblemLog
+from torchprof_magic.options import ProfileOptions
 
 MS = 1_000_000
 PLAIN = [100 * MS] * 5
@@ -84,6 +85,62 @@ def test_details_end_with_the_step_in_which_they_have_cost_the_limit() -> None:
     assert problem.message == (
         "Details were recorded in 2 steps, until step 8: they made the loop 2.10 s longer, and may cost 2 s."
     )
+
+
+STACKS, MEMORY = {"with_stack": False, "with_modules": False}, {"profile_memory": False}
+
+
+@pytest.mark.parametrize(
+    ("between_ms", "changes"),
+    [
+        (600, {}),
+        (2_000, {}),  # 667 ms a step, 2 s with all details
+        (2_010, STACKS),  # 1.68 s without stacks
+        (2_400, STACKS),  # 2 s without stacks
+        (2_410, STACKS | MEMORY),
+        (5_900, STACKS | MEMORY),  # shapes are recorded if anything is
+    ],
+)
+def test_stacks_and_then_memory_are_left_out_where_a_step_with_them_costs_too_much(
+    between_ms: int, changes: dict[str, bool]
+) -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, between_ms)
+    options = ProfileOptions(record_shapes=True, profile_memory=True, with_stack=True)
+    assert cost.left_out(options, PLAIN) == changes
+    assert [problem.code for problem in problems.as_tuple()] == (["capture.details_dropped"] if changes else [])
+
+
+def test_what_is_left_out_is_named_with_its_flag() -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, 2_700)
+    cost.left_out(ProfileOptions(record_shapes=True, profile_memory=True, with_stack=True), PLAIN)
+    (problem,) = problems.as_tuple()
+    assert problem.message == (
+        "Stacks and memory were not recorded: with all details, a single step would have made the loop about 2.70 s "
+        "longer, and they may cost 2 s."
+    )
+    assert problem.fix == "To record more, add --budget with a longer time, or --stack or --memory."
+
+
+def test_the_only_detail_is_not_left_out() -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, 5_900)
+    assert cost.left_out(ProfileOptions(with_stack=True), PLAIN) == {}
+    assert cost.left_out(ProfileOptions(profile_memory=True), PLAIN) == {}
+    assert cost.left_out(ProfileOptions(profile_memory=True, with_stack=True), PLAIN) == STACKS
+    assert len(problems.as_tuple()) == 1
+
+
+@pytest.mark.parametrize(("detail_ms", "may_record"), [(1_000, True), (2_000, True), (2_001, False)])
+def test_lines_follow_if_they_and_the_details_before_are_within_the_limit(detail_ms: int, *, may_record: bool) -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, 300)  # 100 ms a step
+    cost.add_step((detail_ms - 400) * MS, cycle=1)  # 100 ms less is what it took longer
+    cost.add_between(400 * MS, cycle=1)
+    assert cost.may_record_lines(PLAIN) is may_record  # detail_ms - 400 - 100 + 400 + 100
+    codes = [problem.code for problem in problems.as_tuple()]
+    assert codes == ([] if may_record else ["capture.lines_left_out"])
 
 
 def test_the_whole_cost_is_that_of_recorded_steps_and_of_what_is_done_between_steps() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerAction
 
 from torchprof_magic.capture import Schedule, resolve_schedule
-from torchprof_magic.capture.schedule import FunctionSchedule, may_begin_late, resolve_two_passes
+from torchprof_magic.capture.schedule import FunctionSchedule, may_begin_late, resolve_auto, resolve_two_passes
 from torchprof_magic.options import EVERY_STEP, ScheduleOptions
 
 
@@ -301,3 +301,48 @@ def test_there_is_always_a_step_between_two_passes() -> None:
 def test_two_passes_are_not_recorded_if_one_does_not_fit() -> None:
     assert resolve_two_passes(ScheduleOptions(active=3, warmup=1), how="loop", length=7) is None
     assert recorded(resolve_two_passes(ScheduleOptions(active=3, warmup=1), how="loop", length=8)) == [1, 2, 3, 5, 6, 7]
+
+
+def of_auto(length: int | None, *, how: str = "loop", has_lines: bool = True) -> str:
+    """Return what is done in each step: ``.`` nothing, ``w`` the warm-up, and the number of the recorded cycle."""
+    schedule = resolve_auto(ScheduleOptions(), how=how, length=length, has_lines=has_lines)
+    if schedule is None:
+        return ""
+    assert schedule.total is not None
+    signs = []
+    for step in range(schedule.total if length is None else length):
+        action = schedule.action(step)
+        signs.append(str(schedule.cycle(step)) if action.is_recording else ".w"[action.value])
+    assert not schedule.is_over(schedule.total - 1)
+    assert schedule.is_over(schedule.total)
+    return "".join(signs)
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [
+        (4, ""),
+        (5, "w00w1"),
+        (7, ".w000w1"),
+        (8, ".w000w11"),
+        (9, ".w000w1.2"),
+        (10, ".w000w11.2"),
+        (11, ".w000w111.2"),
+        (12, ".w000.w111.2"),
+        (20, ".w000.w111.2........"),
+        (None, ".w000.w111.2"),
+    ],
+)
+def test_times_come_first_then_details_and_then_lines_as_far_as_the_loop_goes(
+    length: int | None, expected: str
+) -> None:
+    assert of_auto(length) == expected
+
+
+def test_without_lines_the_details_have_the_steps() -> None:
+    assert of_auto(9, has_lines=False) == ".w000w111"
+    assert of_auto(None, has_lines=False) == ".w000.w111"
+
+
+def test_cycles_of_an_optimizer_have_a_step_between_and_no_warm_up() -> None:
+    assert of_auto(None, how="optimizer") == "0000.111.2"

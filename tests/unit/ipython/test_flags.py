@@ -57,9 +57,11 @@ def test_without_flags_details_are_recorded_in_a_cycle_of_their_own_and_the_sche
 ) -> None:
     found = options(magics, "")
     assert found.is_auto
-    times, details = found.passes
-    assert switched_on(times) == set()
+    times, details, lines = found.passes
+    assert (switched_on(times), switched_on(lines)) == (set(), set())
     assert switched_on(details) == {"shapes", "memory", "stack"}
+    assert (times.lines, details.lines, lines.lines) == (False, False, True)
+    assert len(options(magics, "--preset auto --no-lines").passes) == 2
     assert found.schedule.is_adaptive
     assert found.activities == ()
 

@@ -52,7 +52,13 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
         if not problems.has_loss:  # otherwise a better reason is known
             _note_nothing(problems, recorder, stepping, phase=place, steps=seen, is_cut=is_cut)
     elif is_auto and total is not None and recorder.step >= total:
-        return  # the times are there; the report says what is known of the details
+        # The times are there. The report says what is known of the details.
+        passes = recorder.two_pass
+        has_lines = passes is not None and any(mark.cycle == passes.lines_cycle for mark in steps)
+        if not (is_cut or has_lines or passes is None or passes.lines_cycle is None) and not problems.has(
+            *_REASONS, "capture.lines_left_out"
+        ):
+            problems.note("capture.no_lines", reason="the loop ended before the step that would have timed them")
     elif total is not None and recorder.phase != "done" and (is_cut or stepping.how != "optimizer"):
         # An exception is shown above the report.
         code = "capture.partial" if is_cut or problems.has(*_REASONS) else "capture.too_few_steps"

@@ -187,7 +187,8 @@ class FinishedCycles:
     def _execution_target(self, finished: Finished) -> Path:
         """Return the user's file, with a number for each further cycle, and with the rank if there are several."""
         target = Path(options_of_cycle(self._passes, finished.number).execution_trace).expanduser()
-        number = finished.number + 1 - len(self._passes)  # with two passes only the second has one
+        first = next((place for place, passed in enumerate(self._passes) if passed.execution_trace), 0)
+        number = finished.number - first  # with two passes only the second has one
         own = name_of_rank(target)
         return with_ending(own, f"-{number}") if number else own
 

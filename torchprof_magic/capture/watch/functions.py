@@ -38,13 +38,18 @@ class FunctionLines:
         self._at_return = at_return
         self.is_refused = False
         self.lost = 0
-        self.sites: list[LineSite] = []
+        self._places: list[tuple[str, int, int]] = []  # no objects: torch.compile would compile what makes them
         self._kept = array("q")
         self._known: dict[CodeType, dict[int, int] | None] = {}
         self._calls: dict[CodeType, int] = {}
         self._marked: list[FrameType] = []
         self._own_code: CodeType | None = None
         self._users = UsersCode()
+
+    @property
+    def sites(self) -> list[LineSite]:
+        """The lines that were noted, which its marks number from 1."""
+        return [LineSite(file=file, line=line, first_line=first) for file, line, first in self._places]
 
     def leave_out(self, code: CodeType) -> None:
         """Do not watch this code: it is the cell's, which marks its own lines."""
@@ -156,8 +161,8 @@ class FunctionLines:
         return self._known[code]
 
     def _add(self, code: CodeType, lines: dict[int, int], line: int) -> int:
-        self.sites.append(LineSite(file=code.co_filename, line=line, first_line=code.co_firstlineno))
-        lines[line] = len(self.sites)
+        self._places.append((code.co_filename, line, code.co_firstlineno))
+        lines[line] = len(self._places)
         return lines[line]
 
     def _is_users(self, code: CodeType) -> bool:

@@ -54,7 +54,8 @@ class MemoryTags:
         self.is_on = False
         self.outermost = _NOTHING
         self._parts = parts
-        self._batches: list[TagBatch] = []
+        # No objects: in a function for ``sys.settrace``, torch.compile would compile what makes them.
+        self._batches: list[tuple[int, str, array[int], array[int]]] = []
         self._count = 0
         self._kinds: dict[tuple[str, object, torch.dtype, object, int], int] = {}
         self._roots: dict[int, weakref.ref[torch.nn.Module]] = {}
@@ -86,8 +87,11 @@ class MemoryTags:
     def take(self) -> tuple[TagBatch, ...]:
         """Note what exists at the end of a recording, and return what was noted during it."""
         self._note_all()
-        taken, self._batches, self._count = tuple(self._batches), [], 0
-        return taken
+        noted, self._batches, self._count = self._batches, [], 0
+        return tuple(
+            TagBatch(time_ns=time_ns, category=category, addresses=addresses, kinds=kinds)
+            for time_ns, category, addresses, kinds in noted
+        )
 
     @property
     def tagged(self) -> tuple[TaggedTensor, ...]:
@@ -284,7 +288,7 @@ class MemoryTags:
         if self._count > MAX_TAGS:
             self.is_on = False
             return
-        self._batches.append(TagBatch(time_ns=perf_counter_ns(), category=category, addresses=addresses, kinds=kinds))
+        self._batches.append((perf_counter_ns(), category, addresses, kinds))
 
     def _kind(self, name: str, tensor: torch.Tensor) -> int:
         key = name, tensor.shape, tensor.dtype, tensor.device, tensor.untyped_storage().nbytes()

@@ -100,7 +100,7 @@ class ProgramWatch:
     """The lines and modules of one run. ``lines`` is handed to the cell; without a cell it stays empty.
 
     With ``memory``, ``tags`` says where the tensors of models and optimizers are, and what the program holds is noted
-    before and after a recording.
+    before and after a recording. With ``functions``, lines of functions are timed in the steps that have them.
     """
 
     def __init__(
@@ -111,10 +111,11 @@ class ProgramWatch:
         modules: bool | None = None,
         functions: bool = False,
         memory: bool = False,
+        names_at_return: bool = True,
     ) -> None:
         self.lines = LineMarks()
         self.tags = MemoryTags(parts) if memory else None
-        at_return = self.tags.note_return if self.tags is not None else None
+        at_return = self.tags.note_return if self.tags is not None and names_at_return else None
         self.functions = parts.ask(FUNCTIONS, FunctionLines, parts, at_return, default=None) if functions else None
         self._storages = LiveStorages() if memory else None
         self._garbage = GarbageTimes()
@@ -153,10 +154,21 @@ class ProgramWatch:
             run(STORAGES, self._storages.begin_cycle)
         self._unix_ns = self._parts.ask(LINES, unix_offset_ns, default=None)
 
-    def begin_step(self, *, is_watched: bool, is_recorded: bool = False, has_memory: bool = False) -> None:
-        """Note what follows if the step is recorded, or is the one before; where tensors are, with ``has_memory``."""
+    def begin_step(
+        self,
+        *,
+        is_watched: bool,
+        is_recorded: bool = False,
+        has_memory: bool = False,
+        has_functions: bool = False,
+    ) -> None:
+        """Note what follows if the step is recorded, or is the one before.
+
+        With ``has_memory``, also where tensors are; with ``has_functions``, also the lines of functions.
+        """
         if is_watched != self._is_watched:
             self._switch(is_on=is_watched)
+        self._switch_functions(is_on=has_functions)
         if self.tags is not None:
             if self.tags.is_on != has_memory:
                 (self._parts.run if has_memory else self._parts.undo)(TAGS, partial(self.tags.switch, is_on=has_memory))
@@ -211,7 +223,16 @@ class ProgramWatch:
         do(MODULES, partial(self.modules.switch, is_on=is_on))
         if self.tags is not None and not is_on:
             do(TAGS, partial(self.tags.switch, is_on=False))
-        if self.functions is not None:
+        if not is_on:
+            self.end_functions()
+
+    def end_functions(self) -> None:
+        """Time the lines of functions no more, until a step that has them: what torch does between steps is no line."""
+        self._switch_functions(is_on=False)
+
+    def _switch_functions(self, *, is_on: bool) -> None:
+        if self.functions is not None and self.functions.is_on != is_on:
+            do = self._parts.run if is_on else self._parts.undo
             do(FUNCTIONS, partial(self.functions.switch, is_on=is_on))
 
     def end_waits(self) -> None:

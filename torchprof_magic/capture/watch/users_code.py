@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import sysconfig
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import CodeType
 
 OWN_FOLDER = str(Path(__file__).parents[2])
@@ -27,6 +29,29 @@ class UsersCode:
     def has_file(self, name: str) -> bool:
         """Return whether the code of a file is the user's."""
         return name.startswith("<ipython-input") if name.startswith("<") else not name.startswith(self._libraries)
+
+    def is_in(self, namespace: Mapping[str, object]) -> bool:
+        """Return whether any variable is a function of the user's, or a class or module of theirs, or an object of one.
+
+        No code of their classes runs.
+        """
+        return any(self._leads_to(value) for value in list(namespace.values()))
+
+    def _leads_to(self, value: object) -> bool:
+        kind = type(value)
+        if kind is FunctionType:
+            return self.has(value.__code__)  # type: ignore[attr-defined]
+        if issubclass(kind, ModuleType):
+            module: object = value
+        else:
+            name = type.__getattribute__(value if issubclass(kind, type) else kind, "__module__")
+            if name == "__main__":
+                return True
+            module = sys.modules.get(name) if type(name) is str else None
+        if not issubclass(type(module), ModuleType):
+            return False
+        file = object.__getattribute__(module, "__dict__").get("__file__")
+        return type(file) is str and self.has_file(file)
 
 
 def is_own(code: CodeType) -> bool:

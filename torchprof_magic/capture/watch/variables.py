@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -90,22 +90,18 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
         items = list(islice(reversed(dict.items(value)), MOST_ELEMENTS))
         yield from ((f"[{key_text(key)}]", one) for key, one in items)
     elif is_a(value, (list, tuple, deque)):
-        elements = _last(value)
-        yield from ((f"[{elements.first + at}]", one) for at, one in enumerate(elements.values))
+        first, elements = _last(value)
+        yield from ((f"[{place}]", one) for place, one in enumerate(elements, first))
     else:
         attributes = list(islice(attributes_of(value).items(), MOST_ELEMENTS))
         yield from ((f".{name}", one) for name, one in attributes if _is_shown(name))
 
 
-class _Last(NamedTuple):
-    """The last elements of a sequence, with the place of their first."""
+def _last(value: Any) -> tuple[int, list[object]]:
+    """Return the place of the first of the last elements, and these, by the methods of Python's own class.
 
-    first: int
-    values: list[object]
-
-
-def _last(value: Any) -> _Last:
-    """Return the last elements, by the methods of Python's own class."""
+    No object: in a function for ``sys.settrace``, torch.compile would compile what makes it.
+    """
     kind: Any = next(kind for kind in (list, tuple, deque) if is_a(value, kind))
     first = max(kind.__len__(value) - MOST_ELEMENTS, 0)
-    return _Last(first, list(islice(kind.__iter__(value), first, None)))
+    return first, list(islice(kind.__iter__(value), first, None))

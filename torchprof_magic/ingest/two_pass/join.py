@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.ingest.two_pass.clock import Clock
 from torchprof_magic.ingest.two_pass.matching import Matches, Ops, matched, ops_of
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Below this share of common ops, the details probably belong to different work.
 LEAST_COMMON = 0.9
+# Stacks of a step that has less than this share of those of another ended in it, or before.
+LEAST_STACKS = 0.9
 _DETAILS = ("shapes", "dtypes", "concrete_inputs", "overload", "script_modules")
 # A share below 100 % must not be rounded to 100 %.
 ALMOST_ALL = 0.999
@@ -33,10 +36,10 @@ def join_passes(trace: Trace) -> Trace:
     """Return the trace with the events, steps and links of the times cycle, and the details of each op.
 
     Steps are paired in their order, the first of one cycle with the first of the other. Where fewer steps have details,
-    ops of later ones have those of the last, but their memory is not known. An op without a counterpart keeps its times
-    and has no details. Memory is moved to the clock of the times, and belongs to the innermost op
-    around it that has a counterpart. A trace that is not of two passes stays as it is; where one pass is missing, the
-    other is all there is.
+    ops of later ones have those of the last, but their memory is not known. The same goes for stacks that ended early.
+    An op without a counterpart keeps its times and has no details. Memory is moved to the clock of the times, and
+    belongs to the innermost op around it that has a counterpart. A trace that is not of two passes stays as it is;
+    where one pass is missing, the other is all there is.
     """
     passes = trace.meta.two_pass
     if passes is None:
@@ -49,14 +52,17 @@ def join_passes(trace: Trace) -> Trace:
     first, second = ops_of(trace, (passes.times_cycle, passes.details_cycle))
     steps = _StepPairs(times, details, min(times.height, details.height))
     joined = matched(first, second, steps.last)
-    detailed = _with_details(trace, first, second, joined)
+    last = _last_with_stacks(trace, second, steps.last)
+    detailed = _with_details(
+        trace, first, second, joined, joined if last == steps.last else matched(first, second, last)
+    )
     is_own = first.place[joined.first] == second.place[joined.second]
     pairs = Matches(joined.first[is_own], joined.second[is_own])
     memory = _moved_memory(trace, first, second, pairs, steps)
     tags, storages = _moved_tags(trace, memory, steps), _moved_storages(trace, memory, steps)
     numbers = tuple(steps.details["number"].head(steps.paired).to_list())
     meta = replace(trace.meta, two_pass=replace(passes, detail_steps=numbers), has_memory=memory.height > 0)
-    problem = _told(meta, steps, _common_share(first, second, pairs, steps))
+    problem = _told(meta, steps, _common_share(first, second, pairs, steps), trace.steps.height)
     kept = of_cycle(
         replace(trace, events=detailed, memory=memory, tags=tags, storages=storages, meta=meta), passes.times_cycle
     )
@@ -77,18 +83,28 @@ class _StepPairs(NamedTuple):
         return int(complete[-1]) if len(complete) else self.paired - 1
 
 
-def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches) -> pl.DataFrame:
-    """Return all events, those of the times with the details of their counterparts.
+def _last_with_stacks(trace: Trace, second: Ops, last: int) -> int:
+    """Return the place of the last step with details, up to ``last``, that has about as many stacks as any."""
+    inside = np.flatnonzero((second.place >= 0) & (second.place <= last))
+    has_stack = trace.events["stack"].is_not_null().to_numpy()[second.row[inside]]
+    ops, stacks = (np.bincount(second.place[inside], weights, last + 1) for weights in (None, has_stack))
+    share = stacks / np.maximum(ops, 1)
+    return int(np.flatnonzero(share >= LEAST_STACKS * share.max())[-1])
+
+
+def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches, stacked: Matches) -> pl.DataFrame:
+    """Return all events, those of the times with the details of their counterparts; ``stacked`` are those for stacks.
 
     Calls of the runtime have the stack of the op around them, and device events that of their launch.
     """
     events = trace.events
-    source = np.full(events.height, NO_PARENT)
+    source, with_stack = np.full((2, events.height), NO_PARENT)
     source[first.row[pairs.first]] = second.row[pairs.second]
+    with_stack[first.row[stacked.first]] = second.row[stacked.second]
     is_op = np.zeros(events.height, np.bool_)
     is_op[first.row] = True
     op_around = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_op)
-    stack_source = np.append(source, NO_PARENT)[op_around[:-1]]
+    stack_source = np.append(with_stack, NO_PARENT)[op_around[:-1]]
     launches = trace.flows.filter(pl.col("kind") == "launch")
     stack_source[launches["target"].to_numpy()] = stack_source[launches["source"].to_numpy()]
     return events.with_columns(
@@ -123,7 +139,7 @@ def _moved_memory(trace: Trace, first: Ops, second: Ops, pairs: Matches, steps: 
     moved = np.empty(len(time), np.int64)
     for number in np.unique(lane):
         here, of_lane = np.flatnonzero(lane == number), second.lane[pairs.second] == number
-        clock = _Clock(first, second, Matches(pairs.first[of_lane], pairs.second[of_lane]), steps)
+        clock = _clock(first, second, Matches(pairs.first[of_lane], pairs.second[of_lane]), steps)
         moved[here] = clock.moved(time[here])
     has_op = target >= 0
     moved[has_op] = np.clip(moved[has_op], first.start_ns[target[has_op]], first.end_ns[target[has_op]])
@@ -170,31 +186,15 @@ def _has_counterpart(time_ns: pl.Series, steps: _StepPairs) -> pl.Series:
     return time_ns < steps.details["start_ns"][steps.paired]
 
 
-class _Clock:
-    """Maps moments of the details to the times, linearly between the starts and ends of matching ops."""
-
-    def __init__(self, first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> None:
-        borders = [
-            [found[name].head(steps.paired).to_numpy() for name in ("start_ns", "end_ns")]
-            for found in (steps.details, steps.times)
-        ]
-        second_ns = np.concatenate((second.start_ns[pairs.second], second.end_ns[pairs.second], *borders[0]))
-        first_ns = np.concatenate((first.start_ns[pairs.first], first.end_ns[pairs.first], *borders[1]))
-        order = np.lexsort((first_ns, second_ns))
-        self._from = second_ns[order]
-        self._to = np.maximum.accumulate(first_ns[order])
-
-    def moved(self, time_ns: IntArray) -> IntArray:
-        """Return the moments on the other clock; a moment between two ops stays between them."""
-        at = np.searchsorted(self._from, time_ns, side="right") - 1
-        left, right = np.maximum(at, 0), np.minimum(at + 1, len(self._from) - 1)
-        past, width = time_ns - self._from[left], self._from[right] - self._from[left]
-        low, high = self._to[left], self._to[right]
-        inner = low + np.floor(past * ((high - low) / np.maximum(width, 1))).astype(np.int64)
-        is_between = (at >= 0) & (at + 1 < len(self._from)) & (past > 0)
-        has_room = is_between & (high - low > 1)
-        inner = np.where(has_room, np.clip(inner, low + 1, np.maximum(high - 1, low + 1)), inner)
-        return np.where(is_between, inner, low + past)
+def _clock(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> Clock:
+    """Return the clock of the times for moments of the details: those of matching ops, and of the steps, are known."""
+    of_times, of_details = (
+        [found[name].head(steps.paired).to_numpy() for name in ("start_ns", "end_ns")]
+        for found in (steps.times, steps.details)
+    )
+    second_ns = np.concatenate((second.start_ns[pairs.second], second.end_ns[pairs.second], *of_details))
+    first_ns = np.concatenate((first.start_ns[pairs.first], first.end_ns[pairs.first], *of_times))
+    return Clock(second_ns, first_ns)
 
 
 def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
@@ -208,6 +208,9 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
         missing = problem("run.two_pass_one_step") if is_one_step else problem("run.two_pass_no_details")
         if passes.is_auto:
             missing = problem("run.auto_one_step") if is_one_step else problem("run.auto_no_details")
+        if passes.line_steps:
+            numbers = trace.steps.filter(pl.col("cycle") == passes.times_cycle)["number"].to_list()
+            missing = problem("run.auto_lines", times=_named(numbers), lines=_named(list(passes.line_steps)))
     kept = of_cycle(trace, passes.times_cycle if has_times else passes.details_cycle)
     return replace(kept, problems=(missing, *kept.problems))
 
@@ -218,33 +221,39 @@ def _common_share(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) ->
     return len(pairs.first) / max(*inside, 1)
 
 
-def _told(meta: Meta, steps: _StepPairs, share: float) -> Problem:
-    """Return a problem that says which pass the numbers come from."""
+def _told(meta: Meta, steps: _StepPairs, share: float, recorded: int) -> Problem:
+    """Return a problem that says which pass the numbers come from; ``recorded`` steps are in all passes."""
     kinds = {"shapes": meta.has_shapes, "memory": meta.has_memory, "stacks": meta.has_stacks}
     names = [name for name, is_there in kinds.items() if is_there] or ["details"]
     origin = (
         f"Times are from {_steps(steps.times)}, {enumerated(names)} from {_steps(steps.details.head(steps.paired))}"
     )
+    lines = meta.two_pass.line_steps if meta.two_pass is not None else ()
+    origin += f", lines of your functions from {_named(list(lines))}, in proportion to the times" if lines else ""
     found = "all" if share == 1 else format_ratio(min(share, ALMOST_ALL)) + " of the"
     missing = steps.times.height - steps.paired
     what = "memory" if meta.has_memory else "step"
-    rest = f" {_steps(steps.times.tail(missing)).capitalize()} has no {what} of its own." if missing > 0 else ""
-    rest += _cost(meta, steps)
+    has = "has no {} of its own" if missing == 1 else "have no {} of their own"
+    rest = f" {_steps(steps.times.tail(missing)).capitalize()} {has.format(what)}." if missing > 0 else ""
+    rest += _cost(meta, recorded)
     if share >= LEAST_COMMON:
         return problem("run.two_pass", origin=origin, found=found, rest=rest)
     return problem("run.two_pass_differs", origin=origin, found=found, rest=rest)
 
 
-def _cost(meta: Meta, steps: _StepPairs) -> str:
+def _cost(meta: Meta, recorded: int) -> str:
     """Return how much longer the loop took, where nobody asked for details."""
     passes = meta.two_pass
     if passes is None or passes.cost_ns is None:
         return ""
-    recorded = f"{steps.times.height + steps.details.height} of {counted(passes.steps_seen, 'step')} were recorded"
-    return f" {recorded}, and the loop took {format_ns(passes.cost_ns)} longer in all."
+    share = f"{recorded} of {counted(passes.steps_seen, 'step')} were recorded"
+    return f" {share}, and the loop took {format_ns(passes.cost_ns)} longer in all."
 
 
 def _steps(steps: pl.DataFrame) -> str:
     """Return ``step 4`` or ``steps 2–4``; the steps of a cycle are consecutive."""
-    numbers = steps["number"].to_list()
+    return _named(steps["number"].to_list())
+
+
+def _named(numbers: list[int]) -> str:
     return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]}–{numbers[-1]}"

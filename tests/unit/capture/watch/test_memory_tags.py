@@ -42,9 +42,9 @@ class Watched:
         kinds = self.tags.tagged
         return {
             address: kinds[kind].name
-            for batch in self.tags._batches
-            if batch.category == category
-            for address, kind in zip(batch.addresses, batch.kinds, strict=True)
+            for _, noted, addresses, numbers in self.tags._batches
+            if noted == category
+            for address, kind in zip(addresses, numbers, strict=True)
         }
 
 

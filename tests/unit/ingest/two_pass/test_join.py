@@ -83,6 +83,18 @@ def test_times_come_from_the_one_and_shapes_types_and_stacks_from_the_other() ->
     assert (trace.events["cycle"] == 0).all()
 
 
+@pytest.mark.parametrize("cut_us", [1300, 1390])
+def test_steps_after_stacks_have_ended_have_those_of_the_step_before(cut_us: float) -> None:
+    # Frames end in the second step with details, before its first op or after.
+    later = [step(6, 1300, 300), op("mm", 1330, 90, [[5, 5]]), op("add", 1480, 30, [[6]])]
+    frames = [frame("train.py(4): g", 1310, cut_us - 1310)] if cut_us > 1310 else []
+    times = [*TIMES, step(3, 100, 100), op("mm", 110, 30), op("add", 150, 10)]
+    trace = joined(times, [*DETAILS, *later, *frames])
+    ops = trace.events.filter(pl.col("category") == "cpu_op")
+    assert ops["shapes"].cast(pl.String).to_list() == ["[[2, 2]]", "[[3]]", "[[5, 5]]", "[[6]]"]
+    assert ops["stack"].to_list() == [0, 0, 0, 0]
+
+
 def test_memory_moves_in_equal_parts_between_the_beginnings_and_ends_of_ops() -> None:
     # 1075 is the middle of mm, whose other middle is 25; 1150 is halfway from mm to add, that is from 40 to 50.
     memory = joined(TIMES, DETAILS).memory
