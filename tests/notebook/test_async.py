@@ -141,7 +141,7 @@ def test_cancellation_propagates_unchanged(kernel: Kernel) -> None:
 def test_interrupt_while_the_report_is_made_stops_the_cell(kernel: Kernel) -> None:
     kernel.run(
         "import torchprof_magic.ipython.magics as magics; shown = magics.show\n"
-        "def slow(*_):\n    import time; print('reading', flush=True); time.sleep(60)\nmagics.show = slow"
+        "def slow(*_, **__):\n    import time; print('reading', flush=True); time.sleep(60)\nmagics.show = slow"
     )
     cell = kernel.run(f"%%torchprof\n{PLAIN}    await asyncio.sleep(0)", interrupt_at="reading")
     assert cell.reply["ename"] == "KeyboardInterrupt"

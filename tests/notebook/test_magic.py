@@ -289,7 +289,8 @@ def test_a_wrong_flag_is_refused_before_the_cell_runs(kernel: Kernel, flags: str
 
 
 def test_an_error_while_showing_does_not_replace_the_result_of_the_cell(kernel: Kernel) -> None:
-    kernel.run("import torchprof_magic.ipython.magics as magics; shown = magics.show\nmagics.show = lambda *_: 1 / 0")
+    fail = "magics.show = lambda *_, **__: 1 / 0"
+    kernel.run(f"import torchprof_magic.ipython.magics as magics; shown = magics.show\n{fail}")
     cell = kernel.run(f"%%torchprof\n{LOOP}raise KeyError('mine')")
     assert cell.reply["ename"] == "KeyError"
     assert (
@@ -319,7 +320,7 @@ def test_an_error_before_the_report_is_made_names_the_raw_trace(kernel: Kernel) 
 
 
 def test_an_interrupt_while_showing_is_raised_unless_the_cell_raised(kernel: Kernel) -> None:
-    stop = "def stop(*_): raise KeyboardInterrupt"
+    stop = "def stop(*_, **__): raise KeyboardInterrupt"
     kernel.run(f"import torchprof_magic.ipython.magics as magics; shown = magics.show\n{stop}\nmagics.show = stop")
     assert kernel.run(f"%%torchprof\n{LOOP}").reply["ename"] == "KeyboardInterrupt"
     cell = kernel.run(f"%%torchprof\n{LOOP}raise KeyError('mine')")

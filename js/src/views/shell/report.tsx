@@ -106,7 +106,9 @@ class ShownReport {
     const { signal } = this.#current;
     const look = watchLook(this.#root, signal);
     const source = openReport(this.#host, connectionOf(this.#host, this.#root), signal);
-    // Taken before the page before lets go of it, so that pages of one run share it.
+    // More of a recording that goes on: selection and range are taken before the page before lets go of them.
+    const isMore = this.#progress.peek() !== "";
+    if (!isMore) before.abort();
     const shared = source.ok ? sharedOf(source.value.header.run_id, signal) : null;
     before.abort();
     const page = this.#root.getRootNode() as Document | ShadowRoot;
@@ -139,7 +141,10 @@ class ShownReport {
     if (hadFocus) this.#root.focus({ preventScroll: true });
     followMaximized(this.#root, store, signal);
     const isSame = this.#store !== null && this.#report?.source.header.run_id === runId;
-    if (this.#store !== null && isSame) keepState(source.value, this.#store, store);
+    if (this.#store !== null && isSame) {
+      keepGroupings(source.value, this.#store, store);
+      if (isMore) keepState(source.value, this.#store, store);
+    }
     this.#report = report;
     this.#store = report.store;
     this.#change = changeOf(source.value);
@@ -165,13 +170,19 @@ function changeOf({ header }: ReportSource): string {
   return header.change === null ? "" : JSON.stringify(header.change);
 }
 
-/** Another page of the same run shows what was shown before, where it has that, too. */
+/** Another page of the same run shows its tabs as they were grouped before. */
+function keepGroupings(source: ReportSource, before: Store, after: Store): void {
+  for (const view of source.header.views) {
+    after.grouping(view).value = before.grouping(view).peek();
+  }
+}
+
+/** More of the same recording is shown as what there was of it before. */
 function keepState(source: ReportSource, before: Store, after: Store): void {
   for (const signal of ["isPerStep", "isAboutOpen", "isMaximized", "isHelpOpen"] as const) {
     after[signal].value = before[signal].peek();
   }
   for (const view of source.header.views) {
-    after.grouping(view).value = before.grouping(view).peek();
     after.search(view).value = before.search(view).peek();
     after.choice(view).value = before.choice(view).peek();
     if (view.shape === "table") keepTable(view, before.table(view), after.table(view));
