@@ -47,6 +47,11 @@ def run(program: Program) -> Outcome:
     return judged(program, report, cell)
 
 
+def _line_of(text: str) -> int:
+    """Return the number of the line that is to be named, 0 if it is elsewhere."""
+    return next((n for n, line in enumerate(text.split("\n"), 1) if line.rstrip().endswith("# HERE")), 0)
+
+
 def judged(program: Program, report: Report, cell: str) -> Outcome:
     """Return the advice of the program's rule, why it is missing, and what should not have been said."""
     hit = next((advice for advice in report.advice if advice.rule == program.rule), None)
@@ -54,8 +59,10 @@ def judged(program: Program, report: Report, cell: str) -> Outcome:
     right = {*program.also, *right_anyway(program)} | (set() if program.is_miss else {program.rule})
     if not program.is_miss and hit is None:
         misses.append("nothing is said")
-    wanted = next((n for n, text in enumerate(cell.split("\n"), 1) if text.rstrip().endswith("# HERE")), None)
-    if hit is not None and wanted is not None and hit.line != wanted and not program.is_miss:
+    # The line of the cell, or that of the function which it calls, where the lines of functions were timed. IPython
+    # drops blank lines before a cell.
+    wanted = [_line_of(text) for text in (program.setup.lstrip("\n"), cell) if _line_of(text)]
+    if hit is not None and wanted and hit.line not in wanted and not program.is_miss:
         misses.append(f"line {hit.line}, not {wanted}")
     alarms += [
         f"{advice.rule}, line {advice.line}: {advice.evidence}" for advice in report.advice if advice.rule not in right

@@ -103,7 +103,7 @@ class Attention(nn.Module):
     def forward(self, x):
         q, k, v = (t.view(8, 128, 4, 16).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
         scores = q @ k.transpose(-1, -2) / 4
-        y = torch.softmax(scores, -1) @ v
+        y = torch.softmax(scores, -1) @ v  # HERE
         return self.out(y.transpose(1, 2).reshape(8, 128, 64))
 model = Attention()
 opt = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
@@ -317,13 +317,13 @@ class Masked(nn.Module):
         self.layer = nn.Linear(1000, 64)
         self.register_buffer("mask", torch.tril(torch.ones(1000, 1000)), persistent=False)
     def forward(self, x):
-        mask = torch.tril(torch.ones(1000, 1000))
+        mask = torch.tril(torch.ones(1000, 1000))  # HERE
         return self.layer(x * mask)
 model = Masked()
 x = torch.randn(1000, 1000)
 """,
         cell=_LOOP + "\n    loss = model(x).sum()  # HERE\n    loss.backward()",
-        changes=(("mask = torch.tril(torch.ones(1000, 1000))\n        return", "mask = self.mask\n        return"),),
+        changes=(("mask = torch.tril(torch.ones(1000, 1000))  # HERE", "mask = self.mask"),),
     ),
     Program(
         name="positions in every step",

@@ -240,7 +240,9 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray, fetche
     phase[is_ops & (phase == PHASES.index("python"))] = PHASES.index("forward")
     phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("initialisation")
     phase[(pieces.state >= OTHER) & (_is_wait(trace, wait) | _is_sleep(trace, pieces.cause))] = PHASES.index("idle")
-    is_fetch = _fetches(trace)[site] & (pieces.start_ns < fetched[pieces.of])
+    # Where the loop has told when it had its item, all before it is the fetch, also in functions that its header calls.
+    is_fetch = _fetches(trace)[site] | _is_told(trace, len(fetched))[pieces.of]
+    is_fetch &= pieces.start_ns < fetched[pieces.of]
     # An iterator that trains, as a generator may, does not load data.
     trains = np.isin(phase, [PHASES.index("backward"), PHASES.index("optimizer")])
     is_fetch &= ~np.isin(pieces.of, pieces.of[is_fetch & trains])
@@ -272,9 +274,23 @@ def _fetches(trace: Trace) -> BoolArray:
     """Return which sites are the header of the loop that steps, which fetches the next batch; one more entry for -1."""
     found = np.zeros(trace.sites.height + 1, np.bool_)
     stepping, cell = trace.meta.stepping, trace.meta.cell
-    if stepping is not None and stepping.how == "loop" and stepping.line is not None and cell is not None:
+    if _has_fetches(trace) and stepping is not None and cell is not None:
         file, line = trace.sites["file"].cast(pl.String), trace.sites["line"]
         found[:-1] = ((file == cell.filename) & (line == stepping.line)).fill_null(value=False).to_numpy()
-        if not stepping.code.startswith(("for ", "async for ")):
-            found[:] = False
     return found
+
+
+def _is_told(trace: Trace, count: int) -> BoolArray:
+    """Return of which steps the loop has told when it had its item; of none of the ``count`` windows without steps."""
+    if not (_has_fetches(trace) and trace.steps.height):
+        return np.zeros(count, np.bool_)
+    marks = {(mark.cycle, mark.number) for mark in trace.meta.recorded_steps if mark.fetch_ns is not None}
+    return np.array([key in marks for key in trace.steps.select("cycle", "number").rows()], np.bool_)
+
+
+def _has_fetches(trace: Trace) -> bool:
+    """Return whether the steps are those of a ``for`` loop of the cell."""
+    stepping = trace.meta.stepping
+    if stepping is None or stepping.how != "loop" or stepping.line is None or trace.meta.cell is None:
+        return False
+    return stepping.code.startswith(("for ", "async for "))
