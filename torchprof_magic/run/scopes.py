@@ -54,12 +54,12 @@ def with_scopes(
         steps = trace.steps.filter(pl.col("cycle") == marks.cycle)
         if shift_ns is None or steps.height == 0:
             continue
-        watched = [_line_runs(marks, own.height), _module_runs(marks, lines.height)]
-        if marks.cycle != of_lines:
-            watched.append(_function_runs(marks, rows))
-        for runs in watched:
+        for runs in (_line_runs(marks, own.height), _module_runs(marks, lines.height)):
             frame, lanes = _scopes(trace, runs, marks.cycle, shift_ns, lanes)
             parts.append(within(frame, steps))
+        if marks.cycle != of_lines:
+            frame, lanes = _scopes(trace, _function_runs(marks, rows), marks.cycle, shift_ns, lanes)
+            parts.append(_in_each_step(frame, steps))
     scopes = pl.concat([pl.DataFrame(schema=SCOPES_SCHEMA), *parts])
     start, dur, lane = (scopes[name].to_numpy() for name in ("start_ns", "dur_ns", "lane"))
     order = nesting_order(lane, start, dur)
@@ -78,7 +78,7 @@ def function_scopes(trace: Trace, recording: Recording, cell: CellSource | None,
         shift_ns = clock_shift_ns(trace, marks) if marks.cycle == cycle else None
         if shift_ns is not None and steps.height and lane_of_steps(trace) is not None:
             frame, _ = _scopes(trace, _function_runs(marks, rows), cycle, shift_ns, trace.lanes)
-            parts.append(within(frame, steps))
+            parts.append(_in_each_step(frame, steps))
     return pl.concat(parts)
 
 
@@ -294,6 +294,23 @@ def lane_of_steps(trace: Trace) -> int | None:
     steps = trace.events.filter(trace.events["category"] == "user_annotation")
     steps = steps.filter(pl.col("name").cast(pl.String).str.starts_with("ProfilerStep#"))
     return int(steps["lane"][0]) if steps.height else None
+
+
+def _in_each_step(scopes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return the parts of some intervals that lie in recorded steps.
+
+    The line that calls a loop goes on over all steps of it. It has a part in each, so that none of them is inside it.
+    """
+    first, last = (steps[name].sort().to_numpy() for name in ("start_ns", "end_ns"))
+    start = scopes["start_ns"].to_numpy()
+    end = start + scopes["dur_ns"].to_numpy()
+    low, high = np.searchsorted(last, start, side="right"), np.searchsorted(first, end, side="left")
+    count = np.maximum(high - low, 0)
+    of = np.repeat(np.arange(len(count)), count)
+    step = low[of] + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    began, ended = np.maximum(start[of], first[step]), np.minimum(end[of], last[step])
+    cut = scopes[of].with_columns(pl.Series("start_ns", began), pl.Series("dur_ns", ended - began))
+    return cut.filter(pl.col("dur_ns") > 0)
 
 
 def within(scopes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

@@ -141,3 +141,11 @@ def test_a_line_of_a_hundred_kilobytes_is_kept_as_far_as_a_saved_run_may_hold_it
     sites, found, lanes = with_scopes(TRACE, recording(Path()), cell)
     trace = replace(TRACE, sites=sites, scopes=found, lanes=lanes)
     assert load(write_saved(trace, tmp_path / "run.torchprof")).trace.sites["name"].to_list()[1] == "f(x)"
+
+
+def test_the_line_that_calls_a_loop_has_a_part_in_each_of_its_steps() -> None:
+    watched = (LineSite(file="cell", line=1, first_line=1), LineSite(file="cell", line=2, first_line=1))
+    # One call, whose first line goes on from before the first step until after the second, which the other is inside.
+    functions = [(-20, -1), (-19, 1), (30, -1), (31, 2), (40, -2), (250, -2)]
+    found = scopes(functions=functions, function_lines=watched)
+    assert found == [("for x in y:", 0, 0, 100), ("f(x)", 0, 31, 9), ("for x in y:", 0, 100, 100)]
