@@ -143,8 +143,9 @@ class CaptureSession:
     finished: it is on disk, but its report is not wanted. ``on_wait`` is called with the number of such interrupts.
     ``fallback`` is the first folder to try when the disk of the trace folder is full.
 
-    ``on_warmup`` is called when the profiler begins to warm up, and ``on_cycle`` when a cycle is on disk and the user's
-    code goes on, with the recording so far, and with how long the loop will still take, in s, if that can be told.
+    ``on_warmup`` is called with the number of steps left, if known, when the profiler begins to warm up. ``on_cycle``
+    is called when a cycle is on disk and the user's code goes on, with the recording so far, and with how long the loop
+    will still take, in s, if that can be told.
     ``may_hand_over`` is false where the user has said what ends a step. ``on_leave`` ends a run that is left without a
     stop. ``report`` is what was made of the recording, as long as it is there.
     """
@@ -180,7 +181,7 @@ class CaptureSession:
         self._optimizer: weakref.ref[object] | None = None
         self._stepped_by: StepMaker | None = None
         self.may_hand_over = True
-        self.on_warmup: Callable[[], object] | None = None
+        self.on_warmup: Callable[[int | None], object] | None = None
         self.on_cycle: Callable[[Recording, float | None], object] | None = None
         self._told_cycles = 0
         self._length: int | None = None
@@ -990,7 +991,7 @@ class CaptureSession:
     def _report_progress(self, phase: str, step: int) -> None:
         recorder = self._recorder
         if self.on_warmup is not None and phase == "warmup":
-            self.parts.run(EARLY, self.on_warmup)
+            self.parts.run(EARLY, self.on_warmup, None if self._length is None else self._length - step)
         if self._on_progress is not None and recorder is not None:
             note = recorder.stack_note(step) if phase == "active" else ""
             progress = Progress(phase=phase, step=step, total=recorder.schedule.total, note=note)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # A loop that ends sooner has its whole report by then.
 LEAST_LEFT_S = 0.3
 # A step of so long tells that the loop takes long enough for a process to be started meanwhile.
-_LONG_STEP_S = 0.05
+_LONG_STEP_S = 0.02
 
 
 class View(Protocol):
@@ -55,9 +55,11 @@ class EarlyReports:
         if has_process():
             self._start()
 
-    def look(self) -> None:
-        """Start the process now if the steps of the loop take long enough for it."""
-        if self._helper is None and perf_counter() - self._began_s >= _LONG_STEP_S:
+    def look(self, steps_left: int | None) -> None:
+        """Start the process now if the steps that are left, ``None`` if unknown, take long enough for it."""
+        passed_s = perf_counter() - self._began_s
+        goes_on = steps_left is None or steps_left * passed_s >= LEAST_LEFT_S
+        if self._helper is None and passed_s >= _LONG_STEP_S and goes_on:
             self._start()
 
     def offer(

@@ -149,12 +149,29 @@ def test_a_failure_of_what_shows_is_kept_and_raised_at_the_end(tmp_path: Path) -
     early.end()  # says it only once
 
 
-def test_a_loop_that_ends_soon_is_not_worth_a_process(tmp_path: Path) -> None:
-    class View:
-        watch = unwatch = staticmethod(lambda: None)
-        show = staticmethod(lambda _: None)
+class NoView:
+    watch = unwatch = staticmethod(lambda: None)
+    show = staticmethod(lambda _: None)
 
-    early = reports.EarlyReports(View(), tuple)
+
+@pytest.mark.parametrize(
+    ("passed_s", "steps_left", "is_started"),
+    [(0.01, None, False), (0.03, 5, False), (0.03, 20, True), (0.03, None, True)],
+)
+def test_long_steps_start_the_process_before_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch, passed_s: float, steps_left: int | None, is_started: bool
+) -> None:
+    monkeypatch.setattr(reports, "perf_counter", lambda: 100.0)
+    early = reports.EarlyReports(NoView(), tuple)
+    early.begin()
+    monkeypatch.setattr(reports, "perf_counter", lambda: 100.0 + passed_s)
+    early.look(steps_left)
+    assert helper.has_process() == is_started
+    early.end()
+
+
+def test_a_loop_that_ends_soon_is_not_worth_a_process(tmp_path: Path) -> None:
+    early = reports.EarlyReports(NoView(), tuple)
     early.begin()
     early.offer(recording(tmp_path), reports.LEAST_LEFT_S / 2, title="", cell=None, run_id="run")
     assert not helper.has_process()
