@@ -46,7 +46,15 @@ OF_TORCH = r"(?:.*(?:\.cpp:\d+\] |UserWarning|_warn_once).*\n)*"
 BY_LOAD = ("run.distorted", "chrome.partial_overlap", "capture.modules_not_watched")
 
 # What is said of cells without a flag for what to record, which have what their loop affords.
-BY_CHOICE = ("run.two_pass", "capture.only_times", "run.auto_no_details", "run.auto_one_step")
+BY_CHOICE = (
+    "run.two_pass",
+    "capture.only_times",
+    "capture.no_lines",
+    "capture.lines_left_out",
+    "capture.details_dropped",
+    "run.auto_no_details",
+    "run.auto_one_step",
+)
 
 PRELUDE = """\
 import json, os, pathlib, sys, tempfile
