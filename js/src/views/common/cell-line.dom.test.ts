@@ -3,11 +3,23 @@ import { cellLine } from "./cell-line";
 
 afterEach(() => document.body.replaceChildren());
 
+function divOf(className: string, ...children: readonly (Node | string)[]): HTMLElement {
+  const made = document.createElement("div");
+  made.className = className;
+  made.append(...children);
+  return made;
+}
+
 /** A cell of a notebook with its editor, and the place of a report below it. */
-function cellOf(lines: readonly string[], gap = ""): Element {
-  const texts = lines.map((line) => `<div class="cm-line">${line}</div>`).join("");
-  document.body.innerHTML = `<div class="jp-Cell"><div class="jp-InputArea-editor">${gap}${texts}</div><p></p></div>`;
-  return document.body.querySelector("p") as Element;
+function cellOf(lines: readonly string[], ...gaps: readonly Node[]): Element {
+  const report = document.createElement("p");
+  const editor = divOf(
+    "jp-InputArea-editor",
+    ...gaps,
+    ...lines.map((line) => divOf("cm-line", line)),
+  );
+  document.body.replaceChildren(divOf("jp-Cell", editor, report));
+  return report;
 }
 
 describe("the line of a cell", () => {
@@ -19,7 +31,7 @@ describe("the line of a cell", () => {
   it("is not known where the cell was changed, is shown in part, or is elsewhere", () => {
     expect(cellLine(cellOf(["%%torchprof", "other()"]), 2, "step(x)")).toBeNull();
     expect(cellLine(cellOf(["step(x)"]), 2, "step(x)")).toBeNull();
-    expect(cellLine(cellOf(["step(x)"], '<div class="cm-gap"></div>'), 1, "step(x)")).toBeNull();
+    expect(cellLine(cellOf(["step(x)"], divOf("cm-gap")), 1, "step(x)")).toBeNull();
     expect(cellLine(document.body, 1, "")).toBeNull();
   });
 });
