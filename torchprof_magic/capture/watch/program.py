@@ -224,7 +224,7 @@ class ProgramWatch:
         if self.tags is not None and not is_on:
             do(TAGS, partial(self.tags.switch, is_on=False))
         if not is_on:
-            self.end_functions()
+            self._switch_functions(is_on=False)
 
     def end_functions(self) -> None:
         """Time the lines of functions no more, until a step that has them: what torch does between steps is no line."""
