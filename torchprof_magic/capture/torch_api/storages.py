@@ -12,6 +12,7 @@ import torch
 from torchprof_magic.system.process.lookups import attributes_of, derives, is_a
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Iterable, Iterator
 
 # So many values of the arguments of a model, or of the state of one parameter, are looked at to find tensors.
@@ -26,6 +27,19 @@ def storage_address(tensor: torch.Tensor) -> int:
     if is_wrapper(tensor):
         raise RuntimeError("the tensor is a wrapper")
     return int(tensor.data_ptr() - tensor.storage_offset() * tensor.element_size())
+
+
+def storage_behind(ref: weakref.ref[torch.UntypedStorage]) -> torch.UntypedStorage | None:
+    """Return the storage that a weak reference is to, or None if its memory was released.
+
+    torch 2.4 holds the object of a storage that only tensors use, and has to be told of a reference that did not come
+    from torch: otherwise it warns when the storage goes, and whoever uses the object then may crash. It also keeps the
+    object of a storage that processes share when its memory is released. Both are left to torch, which looks up the
+    storage at its address, as ``torch.multiprocessing`` does.
+    """
+    found = ref()
+    at = found._cdata if found is not None else 0  # noqa: SLF001 - no public name
+    return torch.UntypedStorage._new_with_weak_ptr(at) if at else None  # noqa: SLF001 - no public name
 
 
 def is_plain(kind: type) -> bool:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
 from torchprof_magic.capture.torch_api.patching import unseen
-from torchprof_magic.capture.torch_api.storages import gradient_of, is_wrapper, live_tensors, storage_address
+from torchprof_magic.capture.torch_api.storages import (
+    gradient_of,
+    is_wrapper,
+    live_tensors,
+    storage_address,
+    storage_behind,
+)
 from torchprof_magic.model.recording import LiveStorage
 
 if TYPE_CHECKING:
@@ -32,6 +38,7 @@ class LiveStorages:
 
     Nothing is kept alive, and nothing runs during the recording but a note of the time when an older storage goes.
     torch keeps the object of a storage as long as its memory, whoever holds it, so the note is of the release itself.
+    Only torch 2.4 keeps the object longer, of a storage that processes share.
     """
 
     def __init__(self) -> None:
@@ -91,9 +98,10 @@ class _Older:
     def as_row(self, gone_ns: dict[int, int]) -> LiveStorage:
         """Return whether it is still in use, and when the last of its storages went.
 
-        A storage that was made larger or smaller is elsewhere: it released its memory at a time that is not known.
+        A storage that was made larger or smaller is elsewhere: it released its memory at a time that is not known. So
+        did a storage that went while torch kept its object.
         """
-        left = [storage for ref in self.objects if (storage := ref()) is not None]
+        left = [storage for ref in self.objects if (storage := storage_behind(ref)) is not None]
         times = [gone_ns[id(ref)] for ref in self.objects if id(ref) in gone_ns]
         return LiveStorage(
             address=self.address,

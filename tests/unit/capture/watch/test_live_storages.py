@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.problems import ProblemLog
@@ -68,6 +69,17 @@ def test_what_only_a_graph_keeps_goes_with_the_tensor_in_front_of_it() -> None:
     losses.clear()
     (gone, *_) = [row for row in rows(watch) if not row.is_in_use]
     assert gone.gone_ns is not None
+
+
+def test_a_storage_that_processes_share_is_gone_with_its_tensor_even_if_torch_keeps_a_weak_reference() -> None:
+    watch, tensors = LiveStorages(), [new().share_memory_(), new().share_memory_()]
+    kept = [StorageWeakRef(tensor.untyped_storage()) for tensor in tensors]
+    watch.begin_cycle()
+    addresses = [storage_address(tensor) for tensor in tensors]
+    tensors.pop()
+    found = {row.address: row.is_in_use for row in rows(watch) if row.is_older}
+    assert [found[address] for address in addresses] == [True, False]
+    del kept
 
 
 def test_nothing_is_kept_alive() -> None:
