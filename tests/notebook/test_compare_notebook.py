@@ -4,11 +4,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from amount import thorough
 from nbclient import NotebookClient
 
 SOURCE = Path(__file__).parents[2] / "notebooks" / "compare.ipynb"
 
 
+@thorough
 def test_the_comparison_finds_the_added_line_and_its_ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("TORCHPROF_RUNS", str(tmp_path / "runs"))

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from threading import Thread
 
 import pytest
+from amount import thorough
 from playwright.sync_api import sync_playwright
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "install_chromium.py"
@@ -123,6 +124,7 @@ def test_the_systems_package_takes_precedence_over_playwrights_download(machine:
     assert not machine.cache.exists()
 
 
+@thorough
 def test_playwright_downloads_where_the_systems_package_does_not_start(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

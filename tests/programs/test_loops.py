@@ -26,6 +26,6 @@ def found() -> Iterator[InteractiveShell]:
     made.run_line_magic("unload_ext", "torchprof_magic")
 
 
-@pytest.mark.parametrize("shape", sampled(SHAPES, 11), ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", sampled(SHAPES, 22), ids=lambda shape: shape.name)
 def test_the_loop_that_a_person_would_name_makes_the_steps(found: InteractiveShell, shape: Shape) -> None:
     assert run(found, shape)[1] == []

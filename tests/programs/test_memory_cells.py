@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from amount import sampled
+from forking import forked_python
 
 sys.path.insert(0, str(Path(__file__).parent))
 from memory_cells import CELLS
@@ -17,9 +18,9 @@ FEWEST = 3  # the first finds no tensors of an earlier one, and two are compared
 
 def test_the_memory_of_a_cell_is_that_of_the_live_tensors_and_equal_in_every_run() -> None:
     # In a process of its own: what earlier tests left alive counts as well, and takes long to look through.
-    names = [cell.name for cell in sampled(CELLS, 3)]
+    names = [cell.name for cell in sampled(CELLS, 4)]
     done = subprocess.run(
-        [sys.executable, str(RUN), "--runs", f"{FEWEST}", *names], capture_output=True, text=True, check=False
+        forked_python(str(RUN), "--runs", f"{FEWEST}", *names), capture_output=True, text=True, check=False
     )
     right = [line.removeprefix("right  ") for line in done.stdout.splitlines() if line.startswith("right")]
     assert (done.returncode, right) == (0, names), done.stdout + done.stderr

@@ -26,7 +26,7 @@ SAMPLE = (
 )
 
 
-@pytest.mark.parametrize("name", sampled(SAMPLE, 2))
+@pytest.mark.parametrize("name", sampled(SAMPLE, 4))
 def test_the_verdict_and_the_line_of_a_program_are_right(name: str) -> None:
     (program,) = (program for program in PROGRAMS if program.name == name)
     threads = torch.get_num_threads()

@@ -25,7 +25,7 @@ def benchmark() -> Any:
         return runpy.run_path(str(BENCHMARK), run_name="memory_categories")
 
 
-@pytest.mark.parametrize("name", sampled(["MLP Adam", "conv+BN SGD-m", "transformer Adam tied"], 2))
+@pytest.mark.parametrize("name", sampled(["MLP Adam", "conv+BN SGD-m", "transformer Adam tied"], 3))
 @pytest.mark.filterwarnings("ignore")
 def test_the_curve_and_its_categories_are_those_of_torch_where_it_knows_them(benchmark: Any, name: str) -> None:
     run = benchmark["Run"](benchmark["PROGRAMS"][name])
