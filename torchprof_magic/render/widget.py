@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anywidget
 import msgspec
 from ipywidgets import widget_serialization
-from traitlets import Bytes, Instance, Unicode
+from traitlets import Bool, Bytes, Instance, Unicode
 
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.units import printable
@@ -155,6 +155,7 @@ class ReportWidget(anywidget.AnyWidget):
     _header = Unicode().tag(sync=True)
     _data = Bytes().tag(sync=True)
     _progress = Unicode().tag(sync=True)
+    _is_more = Bool().tag(sync=True)
 
     def __init__(self, shown: Shown, open_rank: Callable[[int], Shown] | None = None) -> None:
         """Show a report; ``open_rank`` returns that of a rank, or all ranks again for ``ALL_RANKS``."""
@@ -176,9 +177,9 @@ class ReportWidget(anywidget.AnyWidget):
         self._progress = progress
 
     def show_instead(self, shown: Shown, open_rank: Callable[[int], Shown] | None = None) -> None:
-        """Show another report in this place, such as the whole of which the one before was the beginning."""
+        """Show the whole in place of its beginning, as what was shown of it: same view, selection and range."""
         self._open_rank = open_rank
-        self._replace(shown)
+        self._replace(shown, is_more=True)
 
     def close(self) -> None:
         """Close the live view; the report creates a new one when it is shown again."""
@@ -257,15 +258,15 @@ class ReportWidget(anywidget.AnyWidget):
             raise TorchProfError("Advice of this report cannot be tried here.")
         return trying(card)
 
-    def _replace(self, shown: Shown) -> None:
-        """Show another report in this place; header and data change together."""
+    def _replace(self, shown: Shown, *, is_more: bool = False) -> None:
+        """Show another report in this place; header, data and whether it is more of the same change together."""
         self._shown, self._title = weakref.ref(shown), shown.title
         self._exported, self._pulled = {}, {}
         if shown not in _kept:
             _kept.append(shown)
             _make_room()
         with self.hold_sync():
-            self._data, self._header = _packed(shown.page), shown.page.header
+            self._data, self._header, self._is_more = _packed(shown.page), shown.page.header, is_more
 
     def _chunk(self, request: _Get) -> tuple[dict[str, object], list[bytes]]:
         data = self._ranged(request) if request.start_ns is not None else self._resource(request.name)

@@ -85,7 +85,7 @@ describe("a report", () => {
     expect(root.dataset.tpView).toBe("notes");
   });
 
-  it("keeps filter, sorting and selection when the rest of the same run comes, and says until then that it will", async () => {
+  it("keeps filter, sorting and selection when the rest of the same run comes, and of no other page", async () => {
     const { root, host } = await show();
     host.traits.set("_progress", "Still running");
     host.emit("change:_progress");
@@ -99,16 +99,22 @@ describe("a report", () => {
     expect(find(root, ".tp-progress").textContent).toBe("Still running");
     const chosen = () => find(root, "[data-tp-row][aria-selected='true']").textContent;
     const before = chosen();
-    host.traits.set("_header", hostOf({ title: "the whole run" }).get("_header"));
-    host.emit("change:_header");
     host.traits.set("_progress", "");
     host.emit("change:_progress");
+    await settle();
+    host.traits.set("_is_more", true);
+    host.traits.set("_header", hostOf({ title: "the whole run" }).get("_header"));
+    host.emit("change:_header");
     await settle();
     expect(find(root, ".tp-title").textContent).toBe("the whole run");
     expect(root.querySelector(".tp-progress")).toBeNull();
     expect(root.dataset.tpView).toBe("ops");
     expect(search().value).toBe("aten");
     expect(chosen()).toBe(before);
+    host.traits.set("_is_more", false);
+    host.emit("change:_header");
+    await settle();
+    expect(search().value).toBe("");
   });
 
   it("opens the notes when the notice is clicked", async () => {

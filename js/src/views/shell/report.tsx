@@ -66,7 +66,6 @@ class ShownReport {
   readonly #abort: AbortSignal;
   #current = new AbortController();
   #isDue = false;
-  #isMore = false;
   #store: Store | null = null;
   #report: ReportContext | null = null;
   #change = "";
@@ -92,8 +91,6 @@ class ShownReport {
 
   /** Header and data change one after the other, so they are read after both events. */
   showSoon(): void {
-    // By the time that it is shown, the kernel may have said that there is no more.
-    this.#isMore ||= this.#progress.peek() !== "";
     if (this.#isDue) return;
     this.#isDue = true;
     queueMicrotask(() => {
@@ -110,8 +107,7 @@ class ShownReport {
     const look = watchLook(this.#root, signal);
     const source = openReport(this.#host, connectionOf(this.#host, this.#root), signal);
     // More of a recording that goes on: selection and range are taken before the page before lets go of them.
-    const isMore = this.#isMore;
-    this.#isMore = false;
+    const isMore = this.#host.get("_is_more") === true;
     if (!isMore) before.abort();
     const shared = source.ok ? sharedOf(source.value.header.run_id, signal) : null;
     before.abort();
