@@ -236,6 +236,19 @@ def test_the_page_changes_in_place_when_other_steps_count(monkeypatch: pytest.Mo
     assert page.widget._header == before
 
 
+def test_header_data_and_whether_it_is_more_of_the_same_go_to_the_page_in_one_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = Report(make_trace(*(annotation(f"ProfilerStep#{n}", 1000 * n, 100) for n in range(3))))
+    page = Asked(Report(make_trace(annotation("ProfilerStep#0", 0, 100))), monkeypatch)
+    sent: list[set[str]] = []
+    monkeypatch.setattr(page.widget, "send_state", lambda key=None: sent.append(set(key)))
+    whole.take_place_in(page.widget)
+    assert sent == [{"_header", "_data", "_is_more"}]
+    page.count(0, 1)
+    assert not page.widget._is_more
+
+
 @pytest.mark.parametrize("rows", [(), (3,), (-1,)])
 def test_steps_that_are_not_there_cannot_count(monkeypatch: pytest.MonkeyPatch, rows: tuple[int, ...]) -> None:
     page = Asked(Report(make_trace(*(annotation(f"ProfilerStep#{n}", 1000 * n, 100) for n in range(3)))), monkeypatch)
