@@ -12,6 +12,7 @@ import weakref
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import comm
 import ipywidgets
 import pytest
 from ipywidgets.widgets.widget import _remove_buffers as widgets_remove_buffers
@@ -241,6 +242,8 @@ def test_header_data_and_whether_it_is_more_of_the_same_go_to_the_page_in_one_me
 ) -> None:
     whole = Report(make_trace(*(annotation(f"ProfilerStep#{n}", 1000 * n, 100) for n in range(3))))
     page = Asked(Report(make_trace(annotation("ProfilerStep#0", 0, 100))), monkeypatch)
+    # Without a kernel nothing is sent, and a test before may have imported what looks for one.
+    monkeypatch.setattr(page.widget, "comm", comm.DummyComm())
     sent: list[set[str]] = []
     monkeypatch.setattr(page.widget, "send_state", lambda key=None: sent.append(set(key)))
     whole.take_place_in(page.widget)

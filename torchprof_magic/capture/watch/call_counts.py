@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from torchprof_magic.capture.torch_api.python_tracer import PythonCalls, is_traced
 from torchprof_magic.model.units import counted, format_file_size
@@ -91,16 +91,13 @@ class Counting(NamedTuple):
     """How calls are counted, None if they are not.
 
     ``lack`` says why they cannot be counted exactly, empty if they are, and ``instead`` what limits stacks then.
+    ``bound`` comes before the count: empty if it is exact, else "at least" or "up to".
     """
 
     calls: CallCount | None
     lack: str = ""
     instead: str = ""
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the count is that of calls, and not the most that there can be."""
-        return not self.lack
+    bound: Literal["", "at least ", "up to "] = ""
 
 
 def count_calls(limit: int, threads: int) -> Counting:
@@ -117,7 +114,9 @@ def count_calls(limit: int, threads: int) -> Counting:
         monitored = MonitoredCalls()
     except LookupError as exc:
         if own.is_known:
-            return Counting(own, lack=f"{lack}, and {exc}", instead="Those of the others do not count.")
+            return Counting(
+                own, lack=f"{lack}, and {exc}", instead="Those of the others do not count.", bound="at least "
+            )
         own.close()
         most_bytes = max(limit * CALL_BYTES, LEAST_GROWTH_BYTES)
         return Counting(
@@ -125,6 +124,7 @@ def count_calls(limit: int, threads: int) -> Counting:
             lack=f"{lack}, and {exc}",
             instead=f"Stacks end when the process has grown by {format_file_size(most_bytes)}, not after {limit:,} "
             "calls.",
+            bound="up to ",
         )
     own.close()
     return Counting(monitored)

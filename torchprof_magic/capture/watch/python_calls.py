@@ -44,7 +44,7 @@ class CallLimit:
         self._parts = parts
         self._problems = problems
         self._counted: CallCount | None = None
-        self._is_exact = True
+        self._bound = ""
         self._begun_calls = self._begun_ns = 0
         self._ended_step: int | None = None
         self._stop: _thread.LockType | None = None
@@ -97,7 +97,7 @@ class CallLimit:
 
     def text_of_cycle(self) -> str:
         """Return how many calls the last finished cycle holds, empty if there are none."""
-        return f"{self._most()}{counted(self.calls_of_cycle, 'Python call')}" if self.calls_of_cycle else ""
+        return f"{self._bound}{counted(self.calls_of_cycle, 'Python call')}" if self.calls_of_cycle else ""
 
     def has_news(self) -> bool:
         """Return, once, whether stacks have ended."""
@@ -114,21 +114,17 @@ class CallLimit:
             "capture.stacks_ended",
             step=step if self._ended_step is None else self._ended_step,
             moment=format_ns((self.ended_ns or time.time_ns()) - self._begun_ns),
-            calls=f"{self._most()}{self.calls:,}",
+            calls=f"{self._bound}{self.calls:,}",
             limit=f"{self.limit:,}",
             rest=f"Everything else was recorded to the end.{later}",
         )
 
-    def _most(self) -> str:
-        return "" if self._is_exact else "up to "
-
     def _countable(self, counting: Counting, threads: TracedThreads) -> CallCount | None:
         """Return what counts the calls, None without stacks, or where they cannot end; note what is not exact."""
-        count, lack, instead = counting
+        count, lack, instead, self._bound = counting
         if count is not None and not threads.can_end:
             count.close()
             count, lack, instead = None, "this Python cannot end what other threads are traced by", NO_LIMIT
-        self._is_exact = counting.is_exact
         if lack and not self._problems.has("capture.calls_not_counted"):
             self._problems.note("capture.calls_not_counted", reason=lack, instead=instead)
         return count
