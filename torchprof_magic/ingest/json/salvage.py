@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -220,7 +220,9 @@ def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, list[str]
         pass
     try:
         fields = _FIELDS.decode(piece)
-        kept, odd = _valid_fields(fields, decoder.type, fields.get("name", b""))
+        # From msgspec 0.23 on this is a TypeForm, as decoders are made of other types, too.
+        kind = cast("type[msgspec.Struct]", decoder.type)
+        kept, odd = _valid_fields(fields, kind, fields.get("name", b""))
         return decoder.decode(msgspec.json.encode(kept)), odd
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
