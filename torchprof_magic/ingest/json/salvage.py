@@ -214,11 +214,11 @@ def _typed(piece: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, list[str]
     """
     try:
         return decoder.decode(piece), []
-    except UnicodeDecodeError:
-        return None
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
+        # msgspec says in another way that a text is not UTF-8 from 0.23 on.
+        piece.decode()
         fields = _FIELDS.decode(piece)
         # From msgspec 0.23 on this is a TypeForm, as decoders are made of other types, too.
         kind = cast("type[msgspec.Struct]", decoder.type)

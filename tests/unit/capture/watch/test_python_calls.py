@@ -149,7 +149,7 @@ def test_a_count_of_some_threads_only_is_said_to_be_at_least_that(
     make_session: Callable[..., CaptureSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torchprof_magic.capture.recorder.MANY_CALLS", 1_000)
-    monkeypatch.setattr("torchprof_magic.capture.torch_api.python_tracer._MOST_THREADS", 1)
+    monkeypatch.setattr("torchprof_magic.capture.torch_api.python_tracer.PythonCalls.threads", 1)
     seen: list[Progress] = []
     session = make_session("cell", with_stack=True, on_progress=seen.append)
     go = threading.Event()
