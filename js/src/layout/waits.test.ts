@@ -161,6 +161,12 @@ describe("a gap that the host's states cut into pieces", () => {
     ]);
   });
 
+  it("is counted in each box that has a part of it", () => {
+    // A pixel is 0.1 ns, so that each piece is wide enough for a box of its own.
+    const boxes = layoutWaits(waits, linearScale({ start: ns(0), end: ns(20) }, px(200)));
+    expect(boxes.map(({ gaps }) => gaps)).toEqual([1, 1, 1, 1]);
+  });
+
   it("is counted where only its end lies in the span", () => {
     expect(gapsIn(waits, 12, 40)).toBe(1);
     expect(sumWaits(waits, 12, 40)).toEqual([

@@ -32,7 +32,7 @@ export interface WaitBox {
   readonly ns: number;
   /** How many waits. */
   readonly count: number;
-  /** How many gaps begin in it; the waits of a gap can be in several boxes. */
+  /** In how many gaps its waits are; those of a gap can be in several boxes. */
   readonly gaps: number;
   /** The cause with the most time. */
   readonly cause: number;
@@ -123,7 +123,7 @@ function boxOf(waits: Waits, scale: Scale<Ns>, first: number, last: number): Wai
     width: scale.lengthToPx(ns(end - start)),
     ns: (index.before[last] ?? 0) - (index.before[first] ?? 0),
     count: countIn(index, first, last),
-    gaps: difference(waits.gaps, first - waits.row.first, last - waits.row.first),
+    gaps: gapsBetween(waits, first, last),
     cause: mostOf(waits, first, last),
     row: index.row[first] ?? -1,
   };
@@ -170,9 +170,11 @@ export function sumWaits(waits: Waits, start: number, end: number): readonly Cau
 
 /** In how many gaps the waits in a span are. */
 export function gapsIn(waits: Waits, start: number, end: number): number {
-  const [first, last] = positionsIn(waits, start, end);
+  return gapsBetween(waits, ...positionsIn(waits, start, end));
+}
+
+function gapsBetween({ gaps, row }: Waits, first: number, last: number): number {
   if (last <= first) return 0;
-  const { gaps, row } = waits;
   const begun = difference(gaps, first - row.first, last - row.first);
   return begun + (difference(gaps, first - row.first, first - row.first + 1) === 0 ? 1 : 0);
 }

@@ -15,8 +15,11 @@ const FOLD_PX = 22;
 
 /** Names of one table by column; a name is also cut where different ones would read alike. */
 export interface CutNames {
-  /** `indentPx` is how far a row of a tree is indented, -1 in a table that is none. */
-  text(column: GridColumn, row: number, indentPx: number): string;
+  /**
+   * `indentPx` is how far a row of a tree is indented, -1 in a table that is none. `tagPx` is kept free for what stands
+   * behind the name.
+   */
+  text(column: GridColumn, row: number, indentPx: number, tagPx?: number): string;
 }
 
 /** Whether the names of a column are cut in their middle; source code is not. */
@@ -67,9 +70,13 @@ export function cutNames(
   titleOf: (name: string) => string,
 ): CutNames {
   const kept = new Map<string, readonly string[]>();
-  const cut = ({ header, cells, isLead }: GridColumn, indentPx: number): readonly string[] => {
+  const cut = (
+    { header, cells, isLead }: GridColumn,
+    indentPx: number,
+    tagPx: number,
+  ): readonly string[] => {
     const px = widths.get(header.name);
-    const extraPx = isLead ? DOT_PX + (indentPx < 0 ? 0 : FOLD_PX + indentPx) : 0;
+    const extraPx = isLead ? DOT_PX + tagPx + (indentPx < 0 ? 0 : FOLD_PX + indentPx) : 0;
     const room =
       px === undefined ? NAME_CHARS : Math.floor((px - CELL_PAD_PX - extraPx) / CODE_CHAR_PX);
     const key = `${header.name} ${room}`;
@@ -79,9 +86,9 @@ export function cutNames(
     return made;
   };
   return {
-    text: (column, row, indentPx) =>
+    text: (column, row, indentPx, tagPx = 0) =>
       column.cells.kind === "text"
-        ? (cut(column, indentPx)[column.cells.keys[row] ?? -1] ?? "")
+        ? (cut(column, indentPx, tagPx)[column.cells.keys[row] ?? -1] ?? "")
         : "",
   };
 }

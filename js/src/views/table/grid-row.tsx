@@ -85,6 +85,11 @@ function RowView(props: GridRowProps) {
   );
 }
 
+// Of a remark that is a tag: the most characters, how wide each is at most, and the margins around it.
+const TAG_CHARS = 8;
+const TAG_CHAR_PX = 7.4;
+const TAG_PAD_PX = 16;
+
 type CellProps = GridRowProps & { readonly column: GridColumn };
 
 function GridCell({ place, ...props }: CellProps & { readonly place: number }) {
@@ -122,16 +127,21 @@ function Lead({ report, view, frame, column, names, row, outline, acts }: CellPr
       </span>
       <bdi class={nameClass(isCode, verbatim)} title={whole}>
         {isCut(column)
-          ? names.text(column, row, outline === null ? -1 : outline.depth * INDENT_PX)
+          ? names.text(column, row, outline === null ? -1 : outline.depth * INDENT_PX, tagPx(note))
           : whole}
       </bdi>
       {note !== "" && (
-        <span class="tp-row-note" title={note}>
+        <span class={`tp-row-note${tagPx(note) > 0 ? " tp-row-tag" : ""}`} title={note}>
           {note}
         </span>
       )}
     </>
   );
+}
+
+/** The room of a remark of one word, which stays whole beside a long name; 0 for any other. */
+function tagPx(note: string): number {
+  return note === "" || note.length > TAG_CHARS ? 0 : note.length * TAG_CHAR_PX + TAG_PAD_PX;
 }
 
 function nameClass(isCode: boolean, isVerbatim: boolean): string {

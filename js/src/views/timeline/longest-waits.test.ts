@@ -4,52 +4,102 @@ import { longestWaits, waitingDevice } from "./longest-waits";
 import { createTimelineModel } from "./timeline-model";
 import { waitWords } from "./timeline-words";
 
-const wait = (start: number, dur: number, note: string, name = ""): Slice => ({
+// As Python counts: a gap begins, another cause begins in it, or one that was before goes on.
+const GAP = 2;
+const CAUSE = 1;
+const SAME = 0;
+
+const wait = (start: number, dur: number, count: number, note: string, name = ""): Slice => ({
   lane: 3,
   start,
   dur,
   name,
   kind: "idle",
   note,
+  count,
 });
 
-/** Waits of 10, 20, 30 and 30 us; the second and the third touch. */
+/** Waits of 10, 20, 30 and 30 us; the second and the third are of one gap. */
 const MODEL = createTimelineModel(
   SLICES_VIEW,
   sliceFrame([
     { lane: 0, start: 0, dur: 200_000, name: "Step 4", kind: "step", count: 4 },
-    wait(10_000, 10_000, "Python"),
-    wait(30_000, 20_000, "Python"),
-    wait(50_000, 30_000, "launching ops\ttrain.py:7", "aten::mul"),
-    wait(150_000, 30_000, "blocking call", "cudaMemcpy"),
+    wait(10_000, 10_000, GAP, "Python"),
+    wait(30_000, 20_000, GAP, "Python"),
+    wait(50_000, 30_000, CAUSE, "launching ops\ttrain.py:7", "aten::mul"),
+    wait(150_000, 30_000, GAP, "blocking call", "cudaMemcpy"),
   ]),
 );
 
-function found(start: number, end: number, most = 3) {
-  const device = waitingDevice(MODEL);
+function longest(start: number, end: number, most = 3, model = MODEL) {
+  const device = waitingDevice(model);
   if (device === undefined) throw new Error("no device");
-  return longestWaits(device, MODEL, start, end, most).map(({ ns, row }) => [ns, row]);
+  return longestWaits(device, model, start, end, most);
+}
+
+function found(start: number, end: number, most = 3, model = MODEL) {
+  return longest(start, end, most, model).map(({ ns, row }) => [ns, row]);
 }
 
 describe("the longest waits of a window", () => {
-  it("come in the order of their time in it", () => {
+  it("are whole gaps in the order of their time in it, by the wait that takes the most of each", () => {
     expect(found(0, 200_000)).toEqual([
-      [30_000, 3],
+      [50_000, 3],
       [30_000, 4],
-      [20_000, 2],
+      [10_000, 1],
     ]);
     expect(found(0, 200_000, 2)).toEqual([
-      [30_000, 3],
+      [50_000, 3],
       [30_000, 4],
     ]);
+    expect(longest(0, 200_000).map(({ isMixed }) => isMixed)).toEqual([true, false, false]);
   });
 
   it("are cut at the edges of the window", () => {
     expect(found(15_000, 35_000)).toEqual([
       [5_000, 1],
-      [5_000, 2],
+      [5_000, 3],
     ]);
     expect(found(80_000, 150_000)).toEqual([]);
+  });
+
+  it("name the cause with the most time in all, and the longest of its waits", () => {
+    const model = createTimelineModel(
+      SLICES_VIEW,
+      sliceFrame([
+        wait(0, 20_000, GAP, "Python", "first"),
+        wait(20_000, 35_000, CAUSE, "blocking call", "cudaMemcpy"),
+        wait(55_000, 25_000, SAME, "Python", "second"),
+      ]),
+    );
+    expect(found(0, 100_000, 3, model)).toEqual([[80_000, 2]]);
+  });
+
+  it("are known to a pixel only where a gap begins or ends in merged waits", () => {
+    const merged = [1, 3, 1, 2, 1];
+    const gaps = [1, 0, 1, 2, 1];
+    const begins = [GAP, SAME, GAP, GAP, GAP];
+    const starts = [0, 40_000, 60_000, 90_000, 95_000];
+    const durations = [40_000, 5_000, 30_000, 4_000, 20_000];
+    const slices = starts.map((start, at) =>
+      wait(start, durations[at] ?? 0, begins[at] ?? 0, "Python"),
+    );
+    const plain = sliceFrame(slices);
+    const numbers = (values: number[]) =>
+      ({ kind: "number", values: Int32Array.from(values) }) as const;
+    const columns = new Map([
+      ...plain.columns,
+      ["merged", numbers(merged)],
+      ["gaps", numbers(gaps)],
+      ["cause_gaps", numbers(gaps)],
+    ] as const);
+    const model = createTimelineModel(SLICES_VIEW, { ...plain, columns });
+    expect(longest(0, 200_000, 9, model).map(({ ns, isExact }) => [ns, isExact])).toEqual([
+      [45_000, true],
+      [30_000, false],
+      [20_000, true],
+      [4_000, false],
+    ]);
   });
 
   it("say why, where and when", () => {

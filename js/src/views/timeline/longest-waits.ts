@@ -1,22 +1,27 @@
-/** The longest waits of a device in a window. */
+/** The longest gaps in the work of a device in a window, and what it waits for in most of each. */
 
 import { keptPer } from "../../base/kept";
+import { largestOf } from "../../base/largest";
+import type { Span } from "../../base/scale";
 import { firstWhere } from "../../base/search";
-import { durationAt } from "../../layout/slice-index";
-import { positionsIn } from "../../layout/waits";
-import { countAt, type Device, type TimelineModel } from "./timeline-model";
+import { type Ns, ns } from "../../base/units";
+import { type Device, type Gap, noteParts, type TimelineModel } from "./timeline-model";
 
 /** How many are listed. */
 export const MOST_WAITS = 3;
 
-export interface LongWait {
-  /** Its row in the frame. */
+export interface LongWait extends Span<Ns> {
+  /** The longest wait of the cause with the most time in the gap: a row of the frame. */
   readonly row: number;
-  /** How much of it is in the window, in ns. */
+  /** How much of the gap is in the window, in ns. */
   readonly ns: number;
+  /** Whether the device waits for other causes, too. */
+  readonly isMixed: boolean;
+  /** False where short waits are merged, so that an edge of the gap is known to a pixel only. */
+  readonly isExact: boolean;
 }
 
-/** The waits with the most time between `start` and `end`, the longest first; without those that were merged. */
+/** The gaps with the most time between `start` and `end`, the longest first. */
 export const longestWaits = keptPer(
   (
     device: Device,
@@ -25,24 +30,34 @@ export const longestWaits = keptPer(
     end: number,
     most: number,
   ): readonly LongWait[] => {
-    const { waits } = device;
-    if (waits === null) return [];
-    const { index } = waits;
-    const found: LongWait[] = [];
-    const [first, last] = positionsIn(waits, start, end);
-    for (let at = first; at < last; at += 1) {
-      const begin = index.start[at] ?? 0;
-      const ns = Math.min(begin + durationAt(index, at), end) - Math.max(begin, start);
-      if (found.length === most && ns <= (found.at(-1)?.ns ?? 0)) continue;
-      const row = index.row[at] ?? -1;
-      if (countAt(model, row) > 1) continue;
-      const place = firstWhere(0, found.length, (each) => (found[each]?.ns ?? 0) < ns);
-      found.splice(place, 0, { row, ns });
-      if (found.length > most) found.pop();
-    }
-    return found;
+    const all = device.gaps();
+    const gaps = all.slice(
+      firstWhere(0, all.length, (at) => (all[at]?.end ?? 0) > start),
+      firstWhere(0, all.length, (at) => (all[at]?.start ?? 0) >= end),
+    );
+    const inside = gaps.map((gap) => Math.min(gap.end, end) - Math.max(gap.start, start));
+    return largestOf(inside.keys(), most, (at) => inside[at] ?? 0).flatMap((at) => {
+      const gap = gaps[at];
+      if (gap === undefined) return [];
+      const span = { start: ns(gap.start), end: ns(gap.end) };
+      return [{ ...span, ...mainWait(model, gap), ns: inside[at] ?? 0, isExact: gap.isExact }];
+    });
   },
 );
+
+/** The longest wait of the cause that takes the most of a gap. */
+function mainWait(model: TimelineModel, { rows }: Gap): { row: number; isMixed: boolean } {
+  const durationOf = (row: number) => model.dur[row] ?? 0;
+  const sums = new Map<string, number>();
+  for (const row of rows) {
+    const [cause] = noteParts(model, row);
+    sums.set(cause, (sums.get(cause) ?? 0) + durationOf(row));
+  }
+  const most = Math.max(...sums.values());
+  const isMain = (row: number) => sums.get(noteParts(model, row)[0]) === most;
+  const [row = -1] = largestOf(rows.filter(isMain), 1, durationOf);
+  return { row, isMixed: sums.size > 1 };
+}
 
 /** The first device that waits, if any does. */
 export function waitingDevice({ devices }: TimelineModel): Device | undefined {

@@ -19,7 +19,7 @@ import type { FooterItem } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import { type Drag, GraphCanvas, type GraphInputs, type GraphParts } from "../graph/graph-canvas";
 import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
-import { originOf, phasesOf, spanOfSlice, type TimelineModel } from "./timeline-model";
+import { originOf, phasesOf, type TimelineModel } from "./timeline-model";
 import type { FoundSlice, TimelineMoves } from "./timeline-moves";
 import type { SliceMatches } from "./timeline-search";
 import { describeSlice } from "./timeline-words";
@@ -312,7 +312,7 @@ function longestIn({ model, span }: TimelineMoves, range: Span<Ns> | null) {
   const { start, end } = range ?? span;
   if (device === undefined) return null;
   const [first] = longestWaits(device, model, start, end, MOST_WAITS);
-  return first === undefined ? null : { lane: device.lane, ...spanOfSlice(model, first.row) };
+  return first === undefined ? null : { lane: device.lane, start: first.start, end: first.end };
 }
 
 /** The edges of steps in the window; none where they stand so close that they would cover the lanes. */

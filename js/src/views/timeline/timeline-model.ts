@@ -115,7 +115,7 @@ export function createTimelineModel(
     merged,
     whole: overview?.whole ?? wholeOf(view, ops),
     steps: overview?.steps ?? stepsIn(view, ops, frame, start, dur),
-    devices: devicesIn(view, ops, notes, causes, gapCounts(frame)),
+    devices: devicesIn(view, { start, dur, merged }, ops, notes, causes, gapCounts(frame)),
     causes,
     sliceAt: (row) => (slices === null ? row : (slices[row] ?? -1)),
     rowOf: (slice) => (slices === null ? rowIn(slice, frame) : slices.indexOf(slice)),
@@ -155,25 +155,33 @@ export interface Gap {
   readonly end: number;
   /** Rows of the frame, in order of time. */
   readonly rows: readonly number[];
+  /** False where it begins or ends somewhere in merged waits. */
+  readonly isExact: boolean;
 }
 
 function gapsIn(
+  { start, dur, merged }: Times,
   ops: SliceIndex,
   waits: SliceRow | undefined,
   gapsOf: (row: number) => GapCount,
 ): readonly Gap[] {
-  const gaps: { start: number; end: number; rows: number[] }[] = [];
+  const gaps: { start: number; end: number; rows: number[]; isExact: boolean }[] = [];
   if (waits === undefined) return gaps;
   for (let at = waits.first; at < waits.last; at += 1) {
-    const start = ops.start[at] ?? 0;
-    const end = start + durationAt(ops, at);
+    const row = ops.row[at] ?? -1;
+    const begin = start[row] ?? 0;
+    const time = dur[row] ?? 0;
     const last = gaps.at(-1);
-    if (last !== undefined && gapsOf(ops.row[at] ?? -1).gaps === 0) {
-      last.end = end;
-      last.rows.push(ops.row[at] ?? -1);
-    } else {
-      gaps.push({ start, end, rows: [ops.row[at] ?? -1] });
+    if (last !== undefined && gapsOf(row).gaps === 0) {
+      // The waits of a gap have nothing between them, and merged ones the sum of their times.
+      last.end += time;
+      last.rows.push(row);
+      continue;
     }
+    // Merged waits may begin with the last ones of the gap before.
+    const isMerged = (merged?.[row] ?? 1) > 1;
+    if (last !== undefined && isMerged) last.isExact = false;
+    gaps.push({ start: begin, end: begin + time, rows: [row], isExact: !isMerged });
   }
   return gaps;
 }
@@ -249,8 +257,11 @@ function gapCounts(frame: Frame): (row: number) => GapCount {
   });
 }
 
+type Times = Pick<TimelineModel, "start" | "dur" | "merged">;
+
 function devicesIn(
   view: SlicesHeader,
+  times: Times,
   index: SliceIndex,
   notes: TextColumn,
   causes: readonly string[],
@@ -270,7 +281,7 @@ function devicesIn(
       idle === undefined ? null : buildWaits(index, idle, causes.length, causeOf, gapsOf);
     let found: readonly Gap[] | undefined;
     const gaps = () => {
-      found ??= gapsIn(index, idle, gapsOf);
+      found ??= gapsIn(times, index, idle, gapsOf);
       return found;
     };
     const busy = rows.find(({ depth }) => depth === 1) ?? null;

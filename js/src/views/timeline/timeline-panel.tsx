@@ -79,7 +79,7 @@ interface WaitsProps {
   readonly onShow: (slice: number) => void;
 }
 
-/** When a device waits longest in the window or the range, with the cause and the line of each. */
+/** When a device waits longest in the window or the range, with the main cause and its line. */
 function LongestWaits({ moves, range, onShow }: WaitsProps) {
   const { model, overview } = moves;
   const span = range ?? moves.span;
@@ -93,12 +93,13 @@ function LongestWaits({ moves, range, onShow }: WaitsProps) {
         {device.title} waits longest {range === null ? partTitle(overview, span) : "in this range"}
       </h3>
       <ol class="tp-gaps">
-        {found.map(({ row, ns }) => {
+        {found.map(({ row, ns, isMixed, isExact }) => {
           const { what, where } = waitWords(model, row);
           return (
             <li key={row}>
               <Button class="tp-link" onClick={() => onShow(model.sliceAt(row))}>
-                <strong>{formatNs(ns)}</strong> {what}
+                <strong>{`${isExact ? "" : "≈ "}${formatNs(ns)}`}</strong>{" "}
+                {isMixed ? `mostly ${what}` : what}
               </Button>
               <small>{where}</small>
             </li>
