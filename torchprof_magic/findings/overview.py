@@ -15,7 +15,7 @@ from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
-from torchprof_magic.facts.source.shown_files import spot_of
+from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.deciding_time import is_decided_on_device
 from torchprof_magic.findings.savings.table import savings_table, title_of
@@ -29,6 +29,7 @@ from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_series
 from torchprof_magic.tables.memory.starting_level import starting_note
+from torchprof_magic.tables.ops.op_groups import is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
 from torchprof_magic.tables.process_groups import ranks_text
 from torchprof_magic.tables.snapshot.frames import held_by_line
@@ -109,7 +110,7 @@ def _why_idle(trace: Trace) -> Section:
             label=CAUSE_TITLES[cause.kind],
             value=float(cause.ns / account.steps),
             unit="ns",
-            note=short_name(cause.name),
+            note=short_name(call_as_shown(trace, cause.name)),
             phase="waiting",
             op=cause.name,
             view="timeline",
@@ -136,7 +137,7 @@ def _idle_in(trace: Trace, shown: _Shown) -> Section:
             label=CAUSE_TITLES[cause],
             value=float(idle_ns),
             unit="ns",
-            note=short_name(name or ""),
+            note=short_name(call_as_shown(trace, name or "")),
             phase="waiting",
             op=name or "",
             view="timeline",
@@ -351,7 +352,7 @@ def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
 def _top_ops(trace: Trace, shown: _Shown) -> Section:
     on_device = is_decided_on_device(trace)
     by, where = ("self_device_ns", "device") if on_device else ("self_cpu_ns", "host")
-    rows = ops_table(trace, shown.part).frame.filter(pl.col(by) > 0)
+    rows = ops_table(trace, shown.part).frame.filter(pl.col(by) > 0, ~is_scope())
     rows = rows.sort(by, descending=True, nulls_last=True, maintain_order=True).head(TOP_ROWS)
     facts = tuple(
         Fact(

@@ -49,6 +49,11 @@ def test_a_fact_about_an_op_names_it() -> None:
     assert [(fact.op, fact.value, fact.unit) for fact in facts if fact.op] == [("aten::mm", 50_000, "ns")]
 
 
+def test_a_range_around_ops_is_not_among_the_ops_with_the_most_time() -> None:
+    trace = make_trace(annotation("## backward ##", 0, 100), span("aten::mm", 10, 20), annotation("alone", 200, 5))
+    assert [fact.op for fact in section(trace, "Ops").facts] == ["aten::mm", "alone"]
+
+
 def test_ops_say_how_much_device_time_they_have_beyond_the_time_that_the_device_was_busy() -> None:
     work = (annotation("ProfilerStep#0", 0, 100), span("aten::mm", 1, 2), launch(1, 1, 1), kernel("gemm", 10, 70, 1))
     assert section(make_trace(*work), "Ops").aside == "self device time per step"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,11 +18,28 @@ def spot_of(trace: Trace, file: str, line: int | None) -> str:
     return f"{files_as_shown(trace, pl.Series([file]))[0]}:{line}" if file and line else ""
 
 
-def files_as_shown(trace: Trace, file: pl.Series) -> pl.Series:
-    """Return cells by their labels, such as ``In [4]``, and files by the last parts of their paths."""
+# How torch calls a Python function: its file, its first line, and its name.
+_CALL = re.compile(r"(?P<file>.*)\((?P<line>[0-9]+)\): (?P<function>.*)", re.DOTALL)
+
+
+def call_as_shown(trace: Trace, name: str) -> str:
+    """Return the name of a Python call in a notebook with the label of its cell: ``In [4] line 3: f``; others as is."""
+    found = _CALL.fullmatch(name)
+    label = _labels(trace).get(found["file"]) if found else None
+    return f"{label} line {found['line']}: {found['function']}" if found and label else name
+
+
+def _labels(trace: Trace) -> dict[str, str]:
+    """Return the labels of cells by their file names."""
     labels = dict(trace.meta.cell_labels)
     if trace.meta.cell is not None:
         labels[trace.meta.cell.filename] = trace.meta.cell.label
+    return labels
+
+
+def files_as_shown(trace: Trace, file: pl.Series) -> pl.Series:
+    """Return cells by their labels, such as ``In [4]``, and files by the last parts of their paths."""
+    labels = _labels(trace)
     names = file.unique().drop_nulls().to_list()
     shown = [labels.get(name) or short_file(name) for name in names]
     return file.replace_strict(names, shown, return_dtype=pl.String, default=None)

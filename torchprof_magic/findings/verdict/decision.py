@@ -24,6 +24,7 @@ from torchprof_magic.findings.verdict.words import (
     HOST_WORDS,
     TITLES,
     Span,
+    as_shown,
     code,
     cut_name,
     line_words,
@@ -134,7 +135,8 @@ def find_verdict(trace: Trace) -> Verdict:
     Complete steps count, but for those of more than 1.5 times the median, so that one outlier never decides. Only if
     nearly all of the recording is compilation, this is the verdict, with what limits the other steps after it.
     """
-    return _with_compilation(trace, _limit(trace))
+    found = _with_compilation(trace, _limit(trace))
+    return replace(found, text=tuple(as_shown(trace, span) for span in found.text))
 
 
 def _with_compilation(trace: Trace, found: Verdict) -> Verdict:
@@ -156,7 +158,7 @@ def _with_compilation(trace: Trace, found: Verdict) -> Verdict:
             Span(text="Compilation or graph capture takes "),
             Span(text=f"{format_ns(once.ns)} of {format_ns(int((end_ns - start_ns).sum()))}", style="strong"),
             Span(text=f" that were recorded ({format_ratio(once.ratio)}), most of it in step {longest}, mostly in "),
-            code(cut_name(once.name)),
+            Span(text=cut_name(once.name), style="code", name=once.name),
             Span(text=f". Record later steps. The others take {usual} each. {found.title}: "),
             *found.text,
         ),
@@ -451,7 +453,7 @@ def _mostly_once(trace: Trace, once: OneTime) -> Verdict:
             Span(text="Work that is done once takes "),
             Span(text=f"{format_ns(once.ns)} of {format_ns(whole_ns)}", style="strong"),
             Span(text=f" ({format_ratio(once.ratio)}): {once.what}, mostly in "),
-            code(cut_name(once.name)),
+            Span(text=cut_name(once.name), style="code", name=once.name),
             Span(text="."),
         ),
         where=line_words(trace, once.file, once.line),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from torchprof_magic.facts.shared import (
     launch_sources,
     once_per_trace,
 )
+from torchprof_magic.facts.source.shown_files import call_as_shown
 from torchprof_magic.findings.verdict.accounts import Account, Cause, kernels_per_step, time_in_steps
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
@@ -78,11 +79,15 @@ _GENERIC_FUNCTORS = ("Binary", "BUnary", "AUnary", "Unary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A piece of text. Pieces with the style ``code`` are names. ``kernel`` is the full name, if it is a kernel's."""
+    """A piece of text. Pieces with the style ``code`` are names.
+
+    ``kernel`` is the full name, if it is a kernel's, and ``name`` that of anything else that may be cut.
+    """
 
     text: str
     style: Literal["", "strong", "code"] = ""
     kernel: str = ""
+    name: str = ""
 
     @property
     def short(self) -> str:
@@ -97,6 +102,17 @@ def _plain(text: str) -> Span:
 def code(text: str, kernel: str = "") -> Span:
     """Return a name as a piece of text."""
     return Span(text=text, style="code", kernel=kernel)
+
+
+def _named(name: str) -> Span:
+    """Return the name of an event, short, as a piece of text."""
+    return Span(text=short_name(name), style="code", name=name)
+
+
+def as_shown(trace: Trace, span: Span) -> Span:
+    """Return a piece of text with the label of the cell that a Python call is in."""
+    shown = call_as_shown(trace, span.name) if span.name else ""
+    return span if shown == span.name else replace(span, text=cut_name(shown))
 
 
 def amount(account: Account, ns: float) -> Span:
@@ -127,11 +143,11 @@ def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
 def _in(account: Account, cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
     if not cause.name and cause.between:
         first, then = cause.between
-        return (_plain(", mostly between "), code(short_name(first)), _plain(" and "), code(short_name(then)))
+        return (_plain(", mostly between "), _named(first), _plain(" and "), _named(then))
     if not cause.name:
         return ()
-    kernel = cause.name if account.device is not None and cause.kind in _DEVICE_KINDS else ""
-    return (_plain(before), code(short_name(cause.name), kernel))
+    is_kernel = account.device is not None and cause.kind in _DEVICE_KINDS
+    return (_plain(before), code(short_name(cause.name), cause.name) if is_kernel else _named(cause.name))
 
 
 def line_words(trace: Trace, file: str, line: int | None) -> tuple[Span, ...]:
@@ -156,7 +172,7 @@ def place_of(trace: Trace, file: str | None, line: int | None) -> str:
 
 def once_words(trace: Trace, once: OneTime) -> str:
     """Return what most of some work that is done once is, with its name and its line."""
-    named = ", ".join(filter(None, (cut_name(once.name), place_of(trace, once.file, once.line))))
+    named = ", ".join(filter(None, (cut_name(call_as_shown(trace, once.name)), place_of(trace, once.file, once.line))))
     return f"{once.what} ({named})" if named else once.what
 
 
@@ -233,7 +249,7 @@ def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 def _longest(cause: Cause) -> tuple[Span, ...]:
     if not cause.longest_name or cause.longest_name == cause.name:
         return ()
-    return (_plain(f"; the longest gap, {format_ns(cause.longest_ns)}, is in "), code(cause.longest_name))
+    return (_plain(f"; the longest gap, {format_ns(cause.longest_ns)}, is in "), _named(cause.longest_name))
 
 
 def _python(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -250,7 +266,7 @@ def _blocked(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 
 
 def _inside(cause: Cause) -> tuple[Span, ...]:
-    return (_plain(", inside "), code(cause.around)) if cause.around else ()
+    return (_plain(", inside "), _named(cause.around)) if cause.around else ()
 
 
 def _compile(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:

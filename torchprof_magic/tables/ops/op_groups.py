@@ -59,10 +59,13 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
     )
 
 
+def is_scope() -> pl.Expr:
+    """Return which rows of ops are annotations around ops: no ops, and their own time is what is in none of them."""
+    return (pl.col("kind") == "user_annotation") & (pl.col("total_cpu_ns") > pl.col("self_cpu_ns"))
+
+
 def _scope_note() -> pl.Expr:
-    """Return a remark on annotations around ops: they are no ops, and their own time is what is in none of them."""
-    is_scope = (pl.col("kind") == "user_annotation") & (pl.col("total_cpu_ns") > pl.col("self_cpu_ns"))
-    return pl.when(is_scope).then(pl.lit("scope")).alias("note")
+    return pl.when(is_scope()).then(pl.lit("scope")).alias("note")
 
 
 def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:

@@ -472,3 +472,12 @@ def test_a_device_that_waits_for_a_sleeping_host_is_told_where_it_sleeps() -> No
     verdict = find_verdict(slept(host_steps(*work), *sleeps))
     assert (verdict.kind, verdict.name, verdict.line) == ("waiting", "time.sleep", 7)
     assert "while the host sleeps or waits, mostly in time.sleep." in str(verdict)
+
+
+@pytest.mark.parametrize("folder", ["/home/ipykernel_7", f"/var/folders/{'long/' * 20}ipykernel_7"])
+def test_a_function_of_a_cell_is_named_with_the_label_of_the_cell(folder: str) -> None:
+    file = f"{folder}/12.py"
+    trace = make_trace(STEP, frame(f"{file}(3): prepare", 10, 70, 1), span("aten::mm", 85, 10), with_stack=1)
+    labelled = replace(trace, meta=replace(trace.meta, cell_labels=((file, "In [4]"),)))
+    assert "mostly in In [4] line 3: prepare" in str(find_verdict(labelled))
+    assert find_verdict(labelled).name == f"{file}(3): prepare"  # by which it is found in the trace
