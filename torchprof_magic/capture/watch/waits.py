@@ -7,29 +7,27 @@ has waited, and less and less often where nothing is known of that and no wait i
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
 import signal
 import sys
 import time
-import weakref
 from _thread import allocate_lock, get_ident, get_native_id, start_new_thread
 from array import array
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter_ns
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchprof_magic.capture.parts import WAITS
-from torchprof_magic.capture.watch.calls_of_lines import Callee, RunningLine, name_of_call
-from torchprof_magic.capture.watch.users_code import UsersCode, is_own
+from torchprof_magic.capture.watch.calls_of_lines import RunningLine, name_of_call
+from torchprof_magic.capture.watch.running_lines import RunningLines, current_task
 from torchprof_magic.model.recording import WaitSite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import CodeType, FrameType
+    import asyncio
+    import weakref
+    from collections.abc import Sequence
+    from types import CodeType
 
     from torchprof_magic.capture.parts import Parts
 
@@ -53,13 +51,6 @@ _MAX_SITES = 10_000
 _WHOLE = 0.9
 # What only some systems have.
 _NEEDED = ((time, "pthread_getcpuclockid"), (signal, "pthread_sigmask"), (os, "pread"), (os, "O_CLOEXEC"))
-# The attributes with the frame, and with what is awaited.
-_INSIDE: dict[type, tuple[str, str]] = {
-    CoroutineType: ("cr_frame", "cr_await"),
-    GeneratorType: ("gi_frame", "gi_yieldfrom"),
-    AsyncGeneratorType: ("ag_frame", "ag_await"),
-}
-_STEPS_OF_GENERATORS = ("async_generator_asend", "async_generator_athrow")
 # What collections of garbage are called: those that the program asks for, and others.
 EXPLICIT = "gc.collect"
 COLLECTION = "garbage collection"
@@ -86,7 +77,7 @@ class WaitWatch:
         self.sites: list[WaitSite] = []
         self._parts = parts
         self._garbage_ns = garbage_ns
-        self._users = UsersCode()
+        self._lines = RunningLines()
         self._kept = array("q")
         self._looks = array("q")
         self._began_ns = self._next_look_ns = 0
@@ -110,7 +101,7 @@ class WaitWatch:
         """Begin to look at the calling thread."""
         if not self.is_possible or self._has_waited is False:
             return
-        self._task = _current_task()
+        self._task = current_task()
         with self._looking:
             if not self._is_running:
                 self._open_clocks()
@@ -281,31 +272,8 @@ class WaitWatch:
 
     def _place(self) -> int:
         """Return the number of the user's line that the thread is in, from 1; 0 for none."""
-        task = self._task() if self._task is not None else None
-        if task is not None and asyncio.current_task(task.get_loop()) is None:
-            return self._awaited(task)
-        frame: FrameType | None = sys._current_frames().get(self._thread)  # noqa: SLF001 - the documented way
-        callee: Callee | None = None
-        is_ours = False
-        while frame is not None:
-            code = frame.f_code
-            if self._users.has(code):
-                return 0 if is_ours and callee is None else self._number(_running(frame, callee))
-            is_ours = is_ours or is_own(code)
-            if not is_own(code):
-                callee = _called(frame)
-            frame = frame.f_back
-        return 0
-
-    def _awaited(self, task: asyncio.Task[Any]) -> int:
-        """Return the number of the line that the task of the steps awaits."""
-        found: tuple[FrameType, Callee | None] | None = None
-        for frame in _suspended(task.get_coro()):
-            if self._users.has(frame.f_code):
-                found = frame, None
-            elif found is not None and found[1] is None and not is_own(frame.f_code):
-                found = found[0], _called(frame)
-        return self._number(_running(*found)) if found is not None else 0
+        running = self._lines.of_thread(self._thread, self._task)
+        return self._number(running) if running is not None else 0
 
     def _number(self, running: RunningLine) -> int:
         callee = running.callee
@@ -333,35 +301,3 @@ class WaitWatch:
             self.sites.append(replace(at, kind="collection", call=call))
             self._numbers[key] = len(self.sites)
         return self._numbers[key]
-
-
-def _suspended(link: Any) -> Iterator[FrameType]:
-    """Yield the frames of a coroutine and of what it awaits, the outermost first."""
-    while link is not None:
-        if type(link).__name__ in _STEPS_OF_GENERATORS:  # which do not tell of what they are a step
-            link = next((one for one in gc.get_referents(link) if type(one) is AsyncGeneratorType), None)
-        names = _INSIDE.get(type(link))
-        frame = None if names is None else getattr(link, names[0])
-        if names is None or frame is None:
-            return
-        yield frame
-        link = getattr(link, names[1])
-
-
-def _running(frame: FrameType, callee: Callee | None) -> RunningLine:
-    instruction = max(frame.f_lasti, 0)  # it is -1 in a function that has only just been called
-    return RunningLine(frame.f_code, instruction, callee, frame.f_globals)
-
-
-def _called(frame: FrameType) -> Callee:
-    module = frame.f_globals.get("__name__")
-    return Callee(frame.f_code, module if type(module) is str else "")
-
-
-def _current_task() -> weakref.ref[asyncio.Task[Any]] | None:
-    """Return the task that runs on this thread, if it is asyncio's."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no event loop runs on this thread
-        return None
-    return weakref.ref(task) if type(task) is asyncio.Task else None
