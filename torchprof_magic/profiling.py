@@ -283,8 +283,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         self._is_everything = options.is_adaptive and stepping is None
         if self._is_everything:
             # Of two cycles, one is left: that of the details if they were asked for, else that of the times.
-            options = options.passes[0] if options.is_auto else options
-            options = replace(options, schedule=_EVERYTHING, two_pass=False, has_step_rows=False)
+            options = options.passes[0] if options.is_auto or options.watch_s is not None else options
+            options = replace(options, schedule=_EVERYTHING, two_pass=False, watch_s=None, has_step_rows=False)
         self._stepping = stepping or _MANUAL
         planned = Stepping(how="cell") if self._is_everything else self._stepping
         try:
@@ -316,6 +316,8 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
             session.stop(is_held=True, is_cut=is_cut)
             if self._options.two_pass and self._is_everything and self._run is not None:
                 self._run.note(_ONLY_TIMES if self._options.is_auto else _ONE_PASS)
+            if self._options.watch_s is not None and self._is_everything and self._run is not None:
+                self._run.note(problem("capture.not_watched"))
             if self in _open:
                 _open.remove(self)
 

@@ -81,7 +81,8 @@ def run_case(kernel: Kernel, case: Case, torch: str) -> str:
         }
         odd = sorted({code for code in found if code not in ignored - set(case.problems)} ^ set(case.problems))
         if odd:
-            raise Unexpected(f"problems {found}, expected {list(case.problems)}")
+            said = kernel.run("print(*(problem.message for problem in last.problems), sep='; ')").text
+            raise Unexpected(f"problems {found}, expected {list(case.problems)}: {said}"[:1500])
     then = kernel.run(case.then)
     if then.reply["status"] != "ok":
         raise Unexpected(f"{then.reply['ename']}: {then.reply['evalue']}"[:1500])

@@ -136,6 +136,18 @@ class Budget:
         else:
             self._note_stop(step, self.growth_text(), self.limit_text())
 
+    def note_cycle(self, cycle: int, step: int) -> None:
+        """Note that this cycle of a run that is watched ends with this step, and that none with details follows."""
+        self._is_reached = True
+        self._problems.note(
+            "capture.degraded",
+            cycle=cycle,
+            step=step,
+            reason=self.growth_text(),
+            limit=self.limit_text(),
+            left_out="shapes, memory and stacks",
+        )
+
     def note_files(self, step: int) -> None:
         """Note that recording stops after this step, because of the size of the files so far."""
         size, limit = format_file_size(self.file_bytes), format_file_size(self._file_limit_bytes or 0)

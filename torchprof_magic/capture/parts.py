@@ -61,6 +61,7 @@ SUMMARY = "The account of missing steps"
 TAGS = "The lookup of what memory is used for"
 THREAD_TIME = "The reading of the thread's CPU time"
 WAITS = "The watch for sleeps and waits"
+WATCH = "The watch of the whole run (--watch)"
 
 
 class Parts:

@@ -30,9 +30,10 @@ from torchprof_magic.capture.parts import (
     PYTHON_PROFILER,
     RANGES,
     WAITS,
+    WATCH,
 )
 from torchprof_magic.capture.rests import Rests
-from torchprof_magic.capture.schedule import Action, Schedule, TimesThenDetails
+from torchprof_magic.capture.schedule import Action, Schedule, TimesThenDetails, WatchSchedule
 from torchprof_magic.capture.torch_api import compat, features
 from torchprof_magic.capture.torch_api.cuda_graphs import note_capture
 from torchprof_magic.capture.torch_api.cycle_profile import torch_state
@@ -43,6 +44,7 @@ from torchprof_magic.capture.watch.pauses import Pauses
 from torchprof_magic.capture.watch.program import NO_IMPORTS
 from torchprof_magic.capture.watch.python_calls import CallLimit
 from torchprof_magic.capture.watch.python_profiler import PythonProfiler
+from torchprof_magic.capture.watch.slow_steps import SlowStepLooks
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import STACKS_END_KEY, StepMark, TwoPass
 from torchprof_magic.model.units import counted
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.capture.watch.program import ProgramWatch
+    from torchprof_magic.capture.watched_run import RunWatch
+    from torchprof_magic.model.meta import WatchedRun
     from torchprof_magic.model.recording import Cycle
     from torchprof_magic.options import ProfileOptions
 
@@ -95,6 +99,7 @@ class Recorder:
         program: ProgramWatch,
         parts: Parts,
         length: int | None = None,
+        watch: RunWatch | None = None,
     ) -> None:
         self.schedule = schedule
         self.plain_step_ns: list[int] = []
@@ -135,6 +140,8 @@ class Recorder:
         self._left_ns: int | None = None
         self._later_steps = 0
         self._is_full = False
+        self._watch = watch
+        self._looks = parts.ask(WATCH, SlowStepLooks, parts, default=None) if watch is not None else None
 
     @property
     def cycles(self) -> list[Cycle]:
@@ -144,7 +151,7 @@ class Recorder:
     @property
     def two_pass(self) -> TwoPass | None:
         """Which cycle holds times, which holds details and which lines, if two passes were requested."""
-        if len(self._passes) < 2:  # noqa: PLR2004
+        if len(self._passes) < 2 or self._watch is not None:  # noqa: PLR2004
             return None
         has_lines = isinstance(self.schedule, TimesThenDetails) and self.schedule.lines > 0
         passes = TwoPass(times_cycle=0, details_cycle=1, lines_cycle=2 if has_lines else None)
@@ -152,6 +159,11 @@ class Recorder:
             return passes
         cost_ns = self._cost.total_ns(self.plain_step_ns)
         return replace(passes, cost_ns=cost_ns, steps_seen=self.step + self._later_steps)
+
+    @property
+    def watched(self) -> WatchedRun | None:
+        """What is known of the whole run, if it is watched."""
+        return None if self._watch is None else self._parts.ask(WATCH, self._watch.so_far, default=None)
 
     @property
     def phase(self) -> str:
@@ -246,6 +258,8 @@ class Recorder:
         self._end_program_step(is_recorded=self.is_recording)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
+        if self._watch is not None:
+            self._parts.run(WATCH, self._note_watched, now_ns)
         if self._parts.ask(PYTHON_CALLS, self._calls.has_news, default=False) and self._engine is not None:
             self._tell(self.phase, STACKS_ENDED)
         self.step += 1
@@ -253,6 +267,32 @@ class Recorder:
             self._begin_rest()
         else:
             self._enter(self._next_action, guard)
+
+    def _note_watched(self, now_ns: int) -> None:
+        watch = self._watch
+        if watch is not None:
+            watch.end_step(
+                self.step,
+                self._step_start_ns,
+                now_ns,
+                fetch_ns=self._fetch_ns,
+                is_recorded=self._action.is_recording,
+                lines=() if self._looks is None else self._looks.end_step(),
+            )
+
+    def _look_at_step(self, between_ns: int) -> None:
+        """Begin to look at a step that is idle; torch would record the thread that looks."""
+        watch, looks = self._watch, self._looks
+        if watch is None:
+            return
+        is_idle = self._action is Action.NONE and self._next_action is Action.NONE
+        watch.add_between(between_ns, is_of_cycle=not is_idle)
+        if looks is None:
+            return
+        if not is_idle or self.is_over:
+            looks.end()
+        elif watch.is_worth_looking:
+            looks.begin_step(watch.usual_ns)
 
     def go_to_work(self, guard: InterruptGuard) -> None:
         """Enter the step after a rest; does nothing in a step."""
@@ -297,6 +337,9 @@ class Recorder:
         """Time the current step from here, where the user's code goes on: what was done before is not its work."""
         self._step_start_ns = perf_counter_ns()
         left_ns, self._left_ns = self._left_ns, None
+        if self._watch is not None:
+            between_ns = 0 if left_ns is None else self._step_start_ns - left_ns
+            self._parts.run(WATCH, self._look_at_step, between_ns)
         if self._cost is not None and left_ns is not None:
             self._cost.add_between(self._step_start_ns - left_ns, cycle=self._cycle_of_cost(self.step - 1))
 
@@ -352,6 +395,9 @@ class Recorder:
     def save_finished(self, guard: InterruptGuard) -> None:
         """Write every finished cycle to disk; a failure becomes a problem and does not affect the others."""
         self._finished.save(guard)
+        if self._watch is not None:
+            self._parts.run(WATCH, self._finished.keep, self._watch.kept_of)
+            self._program.keep({cycle.number for cycle in self.cycles})
         self._budget.file_bytes = self._finished.file_bytes
 
     def free_events(self) -> None:
@@ -391,7 +437,9 @@ class Recorder:
                 self._engine.toggle(kinds, is_on=is_on)
 
     def _options(self, cycle: int) -> ProfileOptions:
-        return options_of_cycle(self._passes, cycle)
+        schedule = self.schedule
+        number = int(schedule.is_detailed(cycle)) if isinstance(schedule, WatchSchedule) else cycle
+        return options_of_cycle(self._passes, number)
 
     def _new_engine(self) -> Engine:
         cycle = self.schedule.cycle(self.step)
@@ -422,6 +470,11 @@ class Recorder:
         may_follow = self.schedule.may_follow(cycle)
         if self._action is Action.RECORD_AND_SAVE and not may_follow:
             return  # it ends here anyway
+        if self._watch is not None and self._budget.is_of_memory():
+            self._watch.has_details = False
+            self._budget.note_cycle(cycle, self.step)
+            self._absorb(cycle)
+            return
         if self._cost is not None and cycle > 0 and self._budget.is_of_memory():
             self._cost.note_memory(self._budget.growth_text(), self._budget.limit_text(), self.step)
             self._absorb(cycle)
@@ -656,6 +709,8 @@ class Recorder:
 
     def _close(self) -> None:
         """Let no more steps begin, and remember the phase in which the run ended."""
+        if self._looks is not None:
+            self._parts.undo(WATCH, self._looks.end)
         self.ended_in = self.phase
         self.is_over = True
         self.pauses.end_cycle()
@@ -687,6 +742,8 @@ class Recorder:
             imports=self._imports.packages,
             import_ns=self._imports.ns,
             fetch_ns=self._fetch_ns,
+            has_details=isinstance(self.schedule, WatchSchedule)
+            and self.schedule.is_detailed(self.schedule.cycle(self.step)),
         )
 
     @contextmanager

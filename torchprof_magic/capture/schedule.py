@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -208,7 +209,78 @@ class FunctionSchedule:
         return Action.NONE
 
 
-AnySchedule = Schedule | TimesThenDetails | FunctionSchedule
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A recording of ``steps`` steps, after one that warms the profiler up if ``has_warmup``."""
+
+    first: int
+    steps: int
+    is_detailed: bool
+    has_warmup: bool
+
+    @property
+    def last(self) -> int:
+        return self.first + self.steps - 1
+
+
+class WatchSchedule:
+    """A schedule that is made while the loop runs; ``total`` and ``least`` are as for ``Schedule``.
+
+    The number of a cycle is that of the recordings planned before it. ``plan`` must name a step whose action nobody
+    has asked for.
+    """
+
+    total: int | None = None
+
+    def __init__(self) -> None:
+        self._planned: list[_Planned] = []
+        self._lasts: list[int] = []
+
+    @property
+    def least(self) -> int | None:
+        """The number of steps until the first recording is complete."""
+        return self._lasts[0] + 1 if self._lasts else None
+
+    def plan(self, first: int, steps: int, *, is_detailed: bool, has_warmup: bool = True) -> None:
+        """Record ``steps`` steps from step ``first`` on."""
+        planned = _Planned(first, steps, is_detailed, has_warmup)
+        self._planned.append(planned)
+        self._lasts.append(planned.last)
+
+    def action(self, step: int) -> Action:
+        """Return the action for ``step``, counted from 0."""
+        cycle = self.cycle(step)
+        if cycle == len(self._planned):
+            return Action.NONE
+        planned = self._planned[cycle]
+        if step < planned.first:
+            return Action.WARMUP if planned.has_warmup and step == planned.first - 1 else Action.NONE
+        return Action.RECORD if step < planned.last else Action.RECORD_AND_SAVE
+
+    def cycle(self, step: int) -> int:
+        """Return the number of the cycle that ``step`` belongs to, counted from 0."""
+        return bisect_left(self._lasts, step)
+
+    def is_detailed(self, cycle: int) -> bool:
+        """Return whether details are recorded in a cycle."""
+        return cycle < len(self._planned) and self._planned[cycle].is_detailed
+
+    def is_planned_after(self, step: int) -> bool:
+        """Return whether a cycle ends after ``step``."""
+        return self.cycle(step + 1) < len(self._planned)
+
+    def is_over(self, step: int) -> bool:
+        """Return False: it goes on as long as the loop."""
+        del step
+        return False
+
+    def may_follow(self, cycle: int) -> bool:
+        """Return True: another cycle may always follow."""
+        del cycle
+        return True
+
+
+AnySchedule = Schedule | TimesThenDetails | FunctionSchedule | WatchSchedule
 # A loop with at least this many steps gets one idle and one warm-up step before three recorded ones.
 ROOMY_LENGTH = 5
 DEFAULT_ACTIVE = 3

@@ -62,6 +62,7 @@ from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.schedule import (
     AnySchedule,
     FunctionSchedule,
+    WatchSchedule,
     may_begin_late,
     resolve_auto,
     resolve_schedule,
@@ -79,11 +80,12 @@ from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.capture.watch.trainers import caller_in_cell
 from torchprof_magic.capture.watch.users_code import UsersCode
+from torchprof_magic.capture.watched_run import RunWatch
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.recording import READ_FILES, Recording
 from torchprof_magic.model.units import counted, enumerated
-from torchprof_magic.options import OPTIONS
+from torchprof_magic.options import DETAILS, EVERY_S, OPTIONS
 from torchprof_magic.system.process.other_programs import OtherPrograms
 from torchprof_magic.system.process.python_warnings import warnings_to
 from torchprof_magic.system.process.spare_descriptors import SPARE
@@ -516,8 +518,9 @@ class CaptureSession:
 
     def _tell_cycles(self, recorder: Recorder) -> None:
         """Hand on what is recorded so far, if a cycle is new on disk."""
-        if self.on_cycle is not None and len(recorder.cycles) > self._told_cycles:
-            self._told_cycles = len(recorder.cycles)
+        count = recorder.cycles[-1].number + 1 if recorder.cycles else 0
+        if self.on_cycle is not None and count > self._told_cycles:
+            self._told_cycles = count
             self.parts.run(EARLY, self._hand_on)
 
     def _hand_on(self) -> None:
@@ -654,6 +657,7 @@ class CaptureSession:
             return
         schedule, passes = self._planned(length, done)
         self._length = length
+        watch = self._watch_of(schedule, done)
         self._recorder = Recorder(
             passes,
             schedule,
@@ -664,6 +668,7 @@ class CaptureSession:
             self.program,
             self.parts,
             length,
+            watch,
         )
         self._recorder.tell = self._tell if self._on_progress is not None else None
         for pause in self._early_pauses:
@@ -677,6 +682,8 @@ class CaptureSession:
     def _planned(self, length: int | None, done: int) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
         """Return the schedule, and the options of its cycles; a loop that is too short for two passes gets one."""
         options, how = self._options, self._stepping.how
+        if options.watch_s is not None:
+            return self._planned_watch(options, how, done)
         if options.schedule_function is not None:
             return FunctionSchedule(options.schedule_function, self._note_schedule), (options,)
         if options.two_pass:
@@ -689,6 +696,28 @@ class CaptureSession:
             self._problems.note("capture.one_pass", reason=steps)
             return resolve_schedule(self._one_cycle(), how=how, length=length, done=done), options.passes[-1:]
         return resolve_schedule(options.schedule, how=how, length=length, done=done), options.passes[-1:]
+
+    def _planned_watch(
+        self, options: ProfileOptions, how: str, done: int
+    ) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
+        """Return the schedule of a run that is watched; code without steps is recorded once."""
+        if how == "cell":
+            self._problems.note("capture.not_watched")
+            return resolve_schedule(options.schedule, how=how, length=None, done=done), options.passes[:1]
+        return WatchSchedule(), options.passes
+
+    def _watch_of(self, schedule: AnySchedule, done: int) -> RunWatch | None:
+        if not isinstance(schedule, WatchSchedule):
+            return None
+        options = self._options
+        return RunWatch(
+            schedule,
+            options.watch_s or EVERY_S,
+            compat.memory_in_use,
+            done=done,
+            has_warmup=self._stepping.how != "optimizer",
+            has_details=any(getattr(options, name) for name in DETAILS),
+        )
 
     def _planned_auto(
         self, length: int | None, done: int, steps: str
@@ -953,6 +982,7 @@ class CaptureSession:
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
+            watched=recorder.watched if recorder else None,
             cpu=ask(FACTS, compat.cpu_facts, default=None),
         )
         return self._with_marks(found, marks) if marks else found

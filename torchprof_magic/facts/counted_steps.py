@@ -38,11 +38,15 @@ MANY_TO_SPARSE = 4
 LEAST_LAUNCHES = 4
 
 
+_NONE = np.empty(0, np.int64)
+
+
 class CountedSteps(NamedTuple):
     """The steps that count: their times, and which rows of ``trace.steps`` they are; the windows if there are none.
 
     Left out are ``outliers``, which are far longer than others, ``sparse`` ones, which launch far less, and, where none
-    that counts would have memory of two passes, those ``without_details``. None is known of steps that were chosen.
+    that counts would have memory of two passes, those ``without_details``; in a watched run those ``with_details``,
+    which take longer than they would have. None is known of steps that were chosen.
     ``with_memory`` is how many of those that count have memory, if not all have.
     """
 
@@ -53,6 +57,7 @@ class CountedSteps(NamedTuple):
     sparse: IntArray
     without_details: IntArray
     with_memory: int | None = None
+    with_details: IntArray = _NONE
 
     @property
     def memory_steps(self) -> int:
@@ -91,10 +96,20 @@ def counted_steps(trace: Trace) -> CountedSteps:
         return CountedSteps(start[row], end[row], row, nothing, nothing, nothing, _with_memory(trace, row))
     row = np.flatnonzero(steps["complete"].to_numpy())
     row = row if len(row) else np.arange(steps.height)
+    is_detailed = _recorded_with_details(trace)[row]
+    if is_detailed.any() and not is_detailed.all():
+        return _by_rules(trace, start, end, row[~is_detailed])._replace(with_details=row[is_detailed])
     found = _by_rules(trace, start, end, row)
     if found.with_memory == 0:
         has_details = row < _detailed(trace)
         return _by_rules(trace, start, end, row[has_details])._replace(without_details=row[~has_details])
+    return found
+
+
+def _recorded_with_details(trace: Trace) -> BoolArray:
+    """Return which rows of the steps have details in a watched run."""
+    detailed = [mark.number for mark in trace.meta.recorded_steps if mark.has_details]
+    found: BoolArray = np.isin(trace.steps["number"].to_numpy(), detailed)
     return found
 
 

@@ -21,6 +21,7 @@ from torchprof_magic.findings.deciding_time import is_decided_on_device
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
 from torchprof_magic.findings.verdict.words import place_of, short_name
+from torchprof_magic.findings.watched import watched_run
 from torchprof_magic.model.meta import TRACE_ID
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
@@ -75,6 +76,7 @@ def overview_facts(trace: Trace, part: TimeRange = WHOLE) -> Facts:
     """
     shown = _shown(trace, part)
     sections = (
+        *(() if shown.is_range else (watched_run(trace),)),
         _idle_in(trace, shown) if shown.is_range else _why_idle(trace),
         Section(
             title="Where the host's time goes",
@@ -95,7 +97,7 @@ def overview_facts(trace: Trace, part: TimeRange = WHOLE) -> Facts:
         Section(title="Process groups", facts=_process_groups(trace), group="about"),
         Section(title="Metadata", facts=_metadata(trace), group="about"),
     )
-    return Facts(sections=tuple(section for section in sections if section.facts))
+    return Facts(sections=tuple(section for section in sections if section.facts or section.lanes))
 
 
 def _why_idle(trace: Trace) -> Section:

@@ -56,16 +56,16 @@ def _arguments(option: Option) -> list[Any]:
             return [argument(*names, action="store_const", const=True, **how)]
         return [argument(*names, action=BooleanOptionalAction, **how)]
     how["metavar"] = option.metavar
-    if option.kind is Kind.PATH_OR_YES:
+    by_kind: dict[Kind, Any] = {Kind.COUNT: int, Kind.SECONDS: float, Kind.SECONDS_OR_YES: float}
+    if option.kind in (Kind.PATH_OR_YES, Kind.SECONDS_OR_YES):
         off = {"dest": option.name, "action": "store_const", "const": False, "help": f"Turn off {option.dashed}."}
         return [
-            argument(*names, type=_unquoted, nargs="?", const=True, **how),
+            argument(*names, type=by_kind.get(option.kind, _unquoted), nargs="?", const=True, **how),
             argument(f"--no-{option.flag}", **off),
         ]
     if option.kind is Kind.METADATA:
         return [argument(*names, type=_unquoted, action="append", **how)]
-    types = {Kind.COUNT: int, Kind.SECONDS: float}
-    return [argument(*names, type=types.get(option.kind, _unquoted), **how)]
+    return [argument(*names, type=by_kind.get(option.kind, _unquoted), **how)]
 
 
 def _trait(option: Option) -> TraitType[Any, Any]:
@@ -73,6 +73,7 @@ def _trait(option: Option) -> TraitType[Any, Any]:
     by_kind: dict[Kind, TraitType[Any, Any]] = {
         Kind.COUNT: Int(None, allow_none=True),
         Kind.SECONDS: Float(None, allow_none=True),
+        Kind.SECONDS_OR_YES: Union([Bool(), Float()], default_value=False),
         Kind.SWITCH: Bool(None, allow_none=True),
         Kind.YES_NO: Bool(None, allow_none=True) if option.default is None else Bool(default_value=False),
         Kind.CHOICE: CaselessStrEnum(list(option.choices), option.default_of_magics or option.default),

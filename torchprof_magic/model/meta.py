@@ -101,6 +101,7 @@ class StepMark:
     packages that most of them are from, and ``import_ns`` how long that took. ``fetch_ns`` is how long the loop waited
     for its item, at the beginning of the step; None where that was not measured. ``lead_ns`` and ``tail_ns`` are how
     long the recording itself took at the beginning and the end of the step, where that is not left out of it.
+    ``has_details`` is set where a watched run recorded details, so that the step took longer than it would have.
     """
 
     number: int
@@ -119,6 +120,7 @@ class StepMark:
     fetch_ns: int | None = None
     lead_ns: int = 0
     tail_ns: int = 0
+    has_details: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +224,60 @@ class CompiledFrame(_Bounded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """One step of a watched run, or several that follow one another; times in ns from the beginning of the run.
+
+    ``step`` is the first, ``sum_ns`` how long all of them took, ``longest_ns`` the longest, and ``data_ns`` for how
+    long their loop waited for its items, None if that was not measured. ``memory_bytes`` is the most memory that was in
+    use, None if it is not known, and ``recorded`` how many of the steps were recorded.
+    """
+
+    step: int
+    steps: int
+    start_ns: int
+    sum_ns: int
+    longest_ns: int
+    data_ns: int | None
+    memory_bytes: int | None
+    recorded: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowLine(_Bounded):
+    """A user's line that was seen to run in a slow step, what it called, and in which share of the looks."""
+
+    file: str
+    line: int
+    call: str
+    share: float
+
+    def __post_init__(self) -> None:
+        self._shorten("call")
+        self._shorten("file", most_chars=MAX_MESSAGE_CHARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowStep:
+    """A step that took far longer than usual, and the lines that were seen to run in it, the most often seen first."""
+
+    step: int
+    step_ns: int
+    usual_ns: int
+    lines: tuple[SlowLine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedRun:
+    """A whole run of ``steps`` steps, of which ``recorded`` were recorded; it took ``cost_ns`` longer for it."""
+
+    stretches: tuple[Stretch, ...]
+    slow: tuple[SlowStep, ...]
+    steps: int
+    recorded: int
+    cost_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meta(_Bounded):
     """Where a trace came from and what it ran on. Empty strings and ``None`` mean unknown.
 
@@ -242,6 +298,7 @@ class Meta(_Bounded):
     ``ops_before`` are the ops of a live run that the same process had recorded before, None where that is not
     known.
     ``compiled`` are the functions that ``torch.compile`` had compiled by the end of a live run that ran some.
+    ``watched`` is set if the whole run was watched (``--watch``).
     """
 
     title: str = ""
@@ -275,6 +332,7 @@ class Meta(_Bounded):
     others_share: float | None = None
     ops_before: tuple[str, ...] | None = None
     compiled: tuple[CompiledFrame, ...] = ()
+    watched: WatchedRun | None = None
     extra: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:

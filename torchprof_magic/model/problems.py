@@ -178,6 +178,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Run more steps, or record times alone, without --two-pass.",
         "`--two-pass` needs a loop with enough steps to record twice.",
     ),
+    "capture.not_watched": Kind(
+        "warning",
+        "The run was not watched: this code has no steps.",
+        "Watch a training loop, or say what ends a step with --step.",
+        "`--watch` was given for code without a loop that makes steps.",
+    ),
     "capture.only_times": Kind(
         "info",
         "Only times were recorded, because {reason}.",

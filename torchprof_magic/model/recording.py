@@ -13,6 +13,7 @@ from torchprof_magic.model.meta import (  # noqa: TC001 - the same
     StepMark,
     Stepping,
     TwoPass,
+    WatchedRun,
 )
 
 # What the files of cycles were read into stands beside them under such a name.
@@ -175,7 +176,7 @@ class Recording:
     recorded one after the other. ``program`` is what lines and modules did in each cycle; ``modules``,
     ``function_lines``, ``wait_sites`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU
     could use, and ``others_share`` the part of the machine's cores that other programs took during the run.
-    ``compiled`` are the functions that the process has compiled.
+    ``compiled`` are the functions that the process has compiled. ``watched`` is the whole run, if it was watched.
     """
 
     cycles: tuple[Cycle, ...]
@@ -199,6 +200,7 @@ class Recording:
     cpu: CpuFacts | None = None
     others_share: float | None = None
     compiled: tuple[CompiledFrame, ...] = ()
+    watched: WatchedRun | None = None
 
     @property
     def size_bytes(self) -> int:

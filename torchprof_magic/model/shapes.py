@@ -360,20 +360,36 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One quantity over a whole run, as a value for each of equally long parts; None where it is not known.
+
+    ``most`` is the largest single value that went into it, which can be larger than any mean.
+    """
+
+    title: str
+    unit: Unit
+    values: tuple[float | None, ...]
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """Facts under one title.
 
     With the kind ``phases`` the labels are phases, and the values add up to a whole. With ``bars`` all values are of
     one unit, and are drawn as bars on one scale. With ``memory`` the facts stand below the curve of the memory.
+    With ``strip`` they stand below ``lanes`` on one axis of time, in which ``marks`` are the parts with recorded steps.
     ``aside`` says what the numbers are. Those of the group ``top`` stand side by side, and those of ``about`` are
     folded away.
     """
 
     title: str
     facts: tuple[Fact, ...]
-    kind: Literal["facts", "phases", "bars", "memory"] = "facts"
+    kind: Literal["facts", "phases", "bars", "memory", "strip"] = "facts"
     aside: str = ""
     group: Literal["main", "top", "about"] = "main"
+    lanes: tuple[Lane, ...] = ()
+    marks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

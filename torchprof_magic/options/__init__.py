@@ -3,6 +3,7 @@
 from torchprof_magic.options.checked import (
     ACTIVITIES,
     BUDGET_CALLS,
+    EVERY_S,
     EVERY_STEP,
     KeepOptions,
     ProfileOptions,
@@ -27,6 +28,7 @@ __all__ = [
     "AUTO",
     "BUDGET_CALLS",
     "DETAILS",
+    "EVERY_S",
     "EVERY_STEP",
     "KEYWORDS",
     "MODES",

@@ -19,6 +19,8 @@ EVERY_STEP = 1_000_000_000
 ACTIVITIES = vendors.ACTIVITIES
 # Python calls: torch takes 1 to 1.5 s and up to 1 GB to end a recording of so many, and the report twice that time.
 BUDGET_CALLS = 300_000
+# Between two recordings of a run that is watched, in s.
+EVERY_S = 30.0
 # Without a limit torch keeps every entry. Entries share their stacks: 100,000 of them are about 20 MB.
 SNAPSHOT_ENTRIES = 100_000
 SNAPSHOT_STACKS = ("python", "all", "none")
@@ -77,7 +79,8 @@ class ProfileOptions:
     cycle of their own if ``is_auto``. ``snapshot`` is the file for the allocator's history, or True for one next to the
     traces; ``snapshot_entries`` is its length, and
     ``snapshot_stacks`` one of ``python``, ``all`` and ``none``. ``metadata`` holds keys and JSON strings to add to the
-    trace. With ``two_pass`` the first cycle records only times, and the second one what the switches ask for; see
+    trace. With ``watch_s`` the whole run is watched, and steps are recorded at least so many seconds apart. With
+    ``two_pass`` the first cycle records only times, and the second one what the switches ask for; see
     ``passes``. ``experimental_config``, ``custom_trace_id_callback`` and ``post_processing_timeout_s`` are passed to
     torch unchanged. ``on_trace_ready`` is called with the profiler of every finished cycle, whose events include those
     of earlier cycles with ``acc_events``.
@@ -100,6 +103,7 @@ class ProfileOptions:
     overloads: bool = False
     trace_only: bool = False
     two_pass: bool = False
+    watch_s: float | None = None
     budget_bytes: int | None = None
     budget_file_bytes: int | None = None
     budget_s: float | None = None
@@ -144,7 +148,7 @@ class ProfileOptions:
             raise OptionsError(
                 f"--snapshot-stacks: unknown {self.snapshot_stacks!r}; choose from {', '.join(SNAPSHOT_STACKS)}"
             )
-        for name in ("budget_s", "post_processing_timeout_s"):
+        for name in ("budget_s", "post_processing_timeout_s", "watch_s"):
             value = getattr(self, name)
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if value is not None and not (is_number and math.isfinite(value) and value > 0):
@@ -169,6 +173,11 @@ class ProfileOptions:
             )
         if self.two_pass:
             self._check_two_pass()
+        if self.watch_s is not None and (self.two_pass or not self.is_adaptive):
+            raise OptionsError(
+                "--watch cannot be combined with --two-pass, --schedule, --wait, --active and the other schedule "
+                "flags: it decides itself which steps are recorded"
+            )
         if self.trace_only and self.with_stack:
             raise OptionsError("--trace-only and --stack cannot be combined: stacks need torch's event tree")
         if self.experimental_config is not None and (set_by_flag := self.experimental_flags):
@@ -202,7 +211,7 @@ class ProfileOptions:
     @property
     def cycles(self) -> int | None:
         """The largest possible number of cycles; ``None`` when it depends on the run."""
-        if self.schedule_function is not None:
+        if self.schedule_function is not None or self.watch_s is not None:
             return None
         return len(self.passes) if self.two_pass else self.schedule.cycles
 
@@ -210,11 +219,13 @@ class ProfileOptions:
     def passes(self) -> tuple[ProfileOptions, ...]:
         """The options of each cycle: first times, then details with ``two_pass``; otherwise one entry for all cycles.
 
+        A run that is watched has those of cycles with times, and of those with details.
+
         The execution trace is recorded with the details, because writing it takes time as well. Lines of functions, if
         nobody asked for them, come last. Handlers do not get them: torch has no part in them.
         """
         details = replace(self, two_pass=False, lines=bool(self.lines))
-        if not self.two_pass:
+        if not self.two_pass and self.watch_s is None:
             return (details,)
         without: dict[str, Any] = {
             **dict.fromkeys(DETAILS, False),

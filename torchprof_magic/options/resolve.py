@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.options.checked import KeepOptions, ProfileOptions, ScheduleOptions
+from torchprof_magic.options.checked import EVERY_S, KeepOptions, ProfileOptions, ScheduleOptions
 from torchprof_magic.options.parse import activities_of, budget_of, file_bytes_of, metadata_of
 from torchprof_magic.options.presets import AUTO, DETAILS, QUICK, auto_switches, detail_switches, preset_switches
 from torchprof_magic.options.table import OPTIONS, Kind
@@ -42,10 +42,15 @@ def resolved(given: Mapping[str, Any], configured: Mapping[str, Any] | None = No
             raise OptionsError(f"{option.dashed}: unknown {values[name]!r}; choose from {', '.join(option.choices)}")
     if values["preset"] == AUTO and "preset" not in given and any(values[name] for name in _DECIDING):
         values["preset"] = QUICK
+    is_watched = values["watch"] not in (None, False)
+    if is_watched and "preset" not in given and not any(values[name] for name in _DECIDING):
+        values["preset"] = AUTO
     preset = preset_switches(values["preset"])
     values |= {name: preset.get(name) for name in SWITCHES if values[name] is None}
     if values["preset"] == AUTO or values["two_pass"]:
         values |= _details(values)
+    if is_watched and values["preset"] == AUTO:
+        values |= {"preset": QUICK, "two_pass": False}  # which steps have the details is decided while the loop runs
     return values
 
 
@@ -72,6 +77,7 @@ def profile_options(values: Mapping[str, Any]) -> ProfileOptions:
             "watch_modules": None if values["with_modules"] is None else bool(values["with_modules"]),
             "schedule": ScheduleOptions(**{name: values[name] for name in COUNTS}),
             "schedule_function": values["schedule"],
+            "watch_s": _interval_of(values["watch"]),
             "activities": activities,
             "activity_types": types or None,
             "budget_bytes": budget_bytes,
@@ -85,6 +91,13 @@ def profile_options(values: Mapping[str, Any]) -> ProfileOptions:
 def keep_options(values: Mapping[str, Any]) -> KeepOptions:
     """Return the options of kept traces from resolved values; raises ``OptionsError``."""
     return KeepOptions(**{field.name: _plain(values[field.name]) for field in fields(KeepOptions)})
+
+
+def _interval_of(watch: object) -> Any:
+    """Return how far apart recordings are, in s; None if the run is not watched. Other values are refused later."""
+    if watch is None or watch is False:
+        return None
+    return EVERY_S if watch is True else watch
 
 
 def _plain(value: Any) -> Any:

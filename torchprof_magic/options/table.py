@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, TypedDict, get_type_hints
 
-from torchprof_magic.options.checked import ACTIVITIES, BUDGET_CALLS, SNAPSHOT_ENTRIES, SNAPSHOT_STACKS
+from torchprof_magic.options.checked import ACTIVITIES, BUDGET_CALLS, EVERY_S, SNAPSHOT_ENTRIES, SNAPSHOT_STACKS
 from torchprof_magic.options.presets import AUTO, PRESET_COSTS_US, PRESETS, QUICK
 
 AnyPath = str | os.PathLike[str]
@@ -23,6 +23,7 @@ class Kind(Enum):
 
     COUNT = "a whole number"
     SECONDS = "a number of seconds"
+    SECONDS_OR_YES = "a number of seconds, or no value for the default"
     SWITCH = "on or off; by default as the preset sets it"
     YES_NO = "on or off"
     CHOICE = "one of a few names"
@@ -173,6 +174,16 @@ class Keywords(TypedDict, total=False):
         _yes_no(
             "Record two cycles of the same number of steps: only times in the first; shapes, memory and stacks (or the "
             "given switches) in the second."
+        ),
+    ]
+    watch: Annotated[
+        float | bool | None,
+        Option(
+            kind=Kind.SECONDS_OR_YES,
+            metavar="SECONDS",
+            help=f"Watch a long run: record a few steps every SECONDS ({EVERY_S:g} by default, more rarely where that "
+            "costs more than 1 % of the time), and details when a step takes far longer than usual, or steps become "
+            "slower or faster. The report shows all steps, and the lines that ran in slow ones.",
         ),
     ]
     activities: Annotated[
@@ -426,7 +437,7 @@ GROUPS = {
     "The report": ("out", "quiet", "display", "compare"),
     "Steps": (
         *("step", "wait", "warmup", "active", "repeat", "skip_first", "skip_first_wait", "schedule"),
-        *("step_samples", "step_tokens"),
+        *("step_samples", "step_tokens", "watch"),
     ),
     "What is recorded": (
         *("preset", "record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules", "lines"),

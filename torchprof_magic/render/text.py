@@ -92,13 +92,16 @@ def text_summary(
     machine: str,
     cards: Sequence[Card] = (),
     peak_note: Callable[[str], str] = lambda _device: "",
+    watched: Sequence[str] = (),
 ) -> str:
     """Return the report as one screen of text: verdict, doubts, what to change, steps, ops, memory peaks, problems.
 
-    ``peak_note`` says what the peak of a device does not count.
+    ``peak_note`` says what the peak of a device does not count. ``watched`` are lines about the whole run, if it was
+    watched.
     """
     title = " — ".join(part for part in (meta.title, steps_sentence(meta, steps.frame)) if part)
     parts = [printable(title), printable(machine), "", verdict.statement, *doubt_lines(verdict.doubts)]
+    parts += map(printable, watched)
     parts += card_lines(cards)
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops, steps.frame)

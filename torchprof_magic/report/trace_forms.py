@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.facts.counted_steps import with_chosen_steps
+from torchprof_magic.findings.watched import run_words, slow_lines
 from torchprof_magic.model.errors import StoreError
 from torchprof_magic.model.shapes import Series, Table, count_rows
 from torchprof_magic.render.displayed import Forms, KeptView
@@ -112,7 +113,8 @@ class TraceForms(Forms):
         found, trace = self.analysis, self.trace
         note = partial(starting_note, trace)
         machine = machine_of(trace)
-        return text_summary(trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note)
+        watched = [line for line in (run_words(trace), *slow_lines(trace)) if line]
+        return text_summary(trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note, watched)
 
     def html(self) -> str:
         """Return the static copy."""

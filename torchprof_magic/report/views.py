@@ -17,7 +17,7 @@ from torchprof_magic.findings.hottest_modules import modules_shown
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
-from torchprof_magic.tables import coverage, devices, process_groups, steps
+from torchprof_magic.tables import coverage, devices, process_groups, steps, watched
 from torchprof_magic.tables import execution_trace as graph
 from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
 from torchprof_magic.tables.host import host_times
@@ -267,6 +267,18 @@ VIEWS: tuple[View[Trace], ...] = (
     _grouping("stack", "Stack"),
     _grouping("thread", "Thread"),
     _grouping("step", "Step"),
+    View(
+        name="strip",
+        sentence="One row per step of the whole run, or stretch of steps, if it was watched (`--watch`).",
+        columns=watched.STRIP_COLUMNS,
+        frame=watched.strip_table,
+    ),
+    View(
+        name="slow_steps",
+        sentence="One row per step of a watched run that took far longer than usual, with the line that ran in it.",
+        columns=watched.SLOW_COLUMNS,
+        frame=watched.slow_steps_table,
+    ),
     View(
         name="steps",
         sentence="One row per recorded step: start, duration, and time per phase; the phases add up to the duration.",

@@ -75,6 +75,7 @@ def trace_of(
         cpu_features=recording.cpu.features if recording.cpu else (),
         cpu_model=recording.cpu.model if recording.cpu else "",
         others_share=recording.others_share,
+        watched=recording.watched,
         has_function_lines=bool(recording.function_lines)
         and (recording.two_pass is None or recording.two_pass.lines_cycle is None),
     )

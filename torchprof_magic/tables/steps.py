@@ -170,6 +170,8 @@ def _reasons(trace: Trace) -> pl.Series:
         reasons[row] = "launches far less than others"
     for row in counted.without_details.tolist():
         reasons[row] = "no details were recorded for it"
+    for row in counted.with_details.tolist():
+        reasons[row] = "recorded with details"
     for row in counted.row.tolist():
         reasons[row] = ""
     return pl.Series(reasons, dtype=pl.String)

@@ -367,19 +367,36 @@ export const fact = record({
 export type Fact = Checked<typeof fact>;
 
 /**
+ * One quantity over a whole run, as a value for each of equally long parts; None where it is not
+ * known.
+ *
+ * `most` is the largest single value that went into it, which can be larger than any mean.
+ */
+export const lane = record({
+  title: text,
+  unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+  values: listOf(orNull(number)),
+  most: number,
+});
+export type Lane = Checked<typeof lane>;
+
+/**
  * Facts under one title.
  *
  * With the kind `phases` the labels are phases, and the values add up to a whole. With `bars` all
  * values are of one unit, and are drawn as bars on one scale. With `memory` the facts stand below
- * the curve of the memory. `aside` says what the numbers are. Those of the group `top` stand side
- * by side, and those of `about` are folded away.
+ * the curve of the memory. With `strip` they stand below `lanes` on one axis of time, in which
+ * `marks` are the parts with recorded steps. `aside` says what the numbers are. Those of the group
+ * `top` stand side by side, and those of `about` are folded away.
  */
 export const section = record({
   title: text,
   facts: listOf(fact),
-  kind: oneOf("bars", "facts", "memory", "phases"),
+  kind: oneOf("bars", "facts", "memory", "phases", "strip"),
   aside: text,
   group: oneOf("about", "main", "top"),
+  lanes: listOf(lane),
+  marks: listOf(number),
 });
 export type Section = Checked<typeof section>;
 

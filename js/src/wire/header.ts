@@ -25,6 +25,7 @@ export type {
   Fact,
   FactsHeader,
   HostThread,
+  Lane,
   Mark as MarkHeader,
   Problem,
   ProblemsHeader,

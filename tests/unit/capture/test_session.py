@@ -461,6 +461,29 @@ def test_the_code_continues_when_torch_fails_later(make_session: Make, monkeypat
     assert recording.cycles == ()
 
 
+def test_the_next_recording_begins_where_torch_failed_to_end_this_one(
+    make_session: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disable = torch.autograd.profiler._disable_profiler
+
+    def fail() -> None:
+        disable()
+        raise RuntimeError("Python replay stack is empty.")  # torch 2.6 does, with stacks in compiled code
+
+    monkeypatch.setattr("torch.autograd.profiler._disable_profiler", fail)
+    session = make_session("cell")
+    session.start()
+    work()
+    recording = session.stop()
+    monkeypatch.undo()
+    assert "Python replay stack is empty" in recording.problems[0].message
+    assert busy_profiler() is None
+    again = make_session("cell")
+    again.start()
+    work()
+    assert len(again.stop().cycles) == 1
+
+
 def _raise(*_arguments: object) -> None:
     raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
 

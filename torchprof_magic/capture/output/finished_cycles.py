@@ -133,6 +133,15 @@ class FinishedCycles:
             if is_as_planned and lack_for_reading(_FILES_BESIDE_EVENTS * self.file_bytes) is None:
                 self._spent = finished.engine
 
+    def keep(self, chosen: Callable[[list[int]], set[int]]) -> None:
+        """Delete the cycles on disk whose numbers ``chosen`` does not return of those that there are."""
+        kept = chosen([cycle.number for cycle in self.cycles])
+        for cycle in self.cycles:
+            if cycle.number not in kept:
+                self.file_bytes -= _size_bytes(cycle.path)
+                discard(cycle.path)
+        self.cycles[:] = [cycle for cycle in self.cycles if cycle.number in kept]
+
     def free(self) -> None:
         """Free torch's events of the last saved cycle."""
         self._spent = None

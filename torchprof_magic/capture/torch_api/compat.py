@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import torch
 from torch import autograd
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack, _len_torch_function_stack
@@ -63,6 +64,13 @@ def device_names(options: ProfileOptions) -> tuple[str, ...]:
     if "cuda" not in recorded_activities(options) or not torch.cuda.is_available():
         return ()
     return tuple(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+
+
+def memory_in_use() -> int | None:
+    """Return the memory of tensors on the current CUDA device, if it is used; else that of this process, in bytes."""
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return int(torch.cuda.memory_allocated())
+    return int(psutil.Process().memory_info().rss)
 
 
 def cpu_facts() -> CpuFacts:
@@ -239,8 +247,13 @@ def switch_off() -> bool:
     was_on = is_any_profiler_on()
     while is_profiler_on():
         autograd._disable_profiler()  # type: ignore[attr-defined]  # noqa: SLF001
-    autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001, FBT003
+    note_off()
     return was_on
+
+
+def note_off() -> None:
+    """Let torch know that its profiler is off; it takes it to be on for good where ending a recording has failed."""
+    autograd_profiler._set_is_profiler_enabled(False)  # noqa: SLF001, FBT003 - there is no public name
 
 
 def on_optimizer_step(callback: Callable[[object], None]) -> Callable[[], None]:

@@ -130,6 +130,8 @@ class Engine:
         if self.stage is Stage.PREPARED:
             self.start()
             self.stop()
+        if self.stage is Stage.STOPPING:  # torch has failed to stop, but is off
+            compat.note_off()
         self.stage = Stage.OFF
         self.end_observer()
 

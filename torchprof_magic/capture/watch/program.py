@@ -290,6 +290,10 @@ class ProgramWatch:
         self._clock.clear()
         self._steps.clear()
 
+    def keep(self, cycles: set[int]) -> None:
+        """Forget the marks of all other cycles."""
+        self._done[:] = [marks for marks in self._done if marks.cycle in cycles]
+
     def so_far(self) -> tuple[ProgramMarks, ...]:
         """Return the marks of the cycles that have ended."""
         return tuple(self._done)

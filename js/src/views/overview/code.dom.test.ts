@@ -138,7 +138,14 @@ describe("the code on the overview", () => {
   });
 
   it("stands for the top list of lines", async () => {
-    const list = { title: "Lines", aside: "", kind: "bars", group: "top" } as const;
+    const list = {
+      title: "Lines",
+      aside: "",
+      kind: "bars",
+      group: "top",
+      lanes: [],
+      marks: [],
+    } as const;
     const fact = {
       label: "2",
       value: 1,

@@ -15,6 +15,7 @@ import { Verdict } from "../verdict/verdict";
 import { Cards, NoCards, numberedCards } from "./cards";
 import { CodeSection, useCode } from "./code";
 import { MemoryStrip } from "./memory-strip";
+import { RunStrip } from "./run-strip";
 
 // A cut note of fewer characters says nothing.
 const LEAST_NOTE_CHARS = 10;
@@ -116,6 +117,7 @@ function largestOf(sections: readonly Section[], { facts: [first] }: Section): n
 
 function sectionOf(report: ReportContext, section: Section, most = largestOf([section], section)) {
   const props = { report, section, most, key: section.title };
+  if (section.kind === "strip") return <RunStrip {...props} />;
   if (section.kind === "phases") return <PhaseSection {...props} />;
   if (section.kind === "bars") return <BarSection {...props} />;
   return <FactSection {...props} />;

@@ -411,7 +411,15 @@ describe("a view that the kernel computes for a range", () => {
 
   it("has the facts of the range, and what to change in the whole", async () => {
     const section = (title: string) =>
-      ({ title, facts: [], kind: "facts", group: "main", aside: "" }) as const;
+      ({
+        title,
+        facts: [],
+        kind: "facts",
+        group: "main",
+        aside: "",
+        lanes: [],
+        marks: [],
+      }) as const;
     const host = hostOf({
       run_id: `range-${mounts++}`,
       views: [factsHeader("overview", { sections: [section("Of all")], cards: [CARD] })],

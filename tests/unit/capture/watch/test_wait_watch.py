@@ -15,7 +15,7 @@ import pytest
 
 from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.problems import ProblemLog
-from torchprof_magic.capture.watch import waits
+from torchprof_magic.capture.watch import running_lines
 from torchprof_magic.capture.watch.calls_of_lines import name_of_call
 from torchprof_magic.capture.watch.waits import EXPLICIT, LOOK_AGAIN, WaitWatch
 
@@ -144,7 +144,7 @@ def test_the_line_of_a_thread_that_computes_is_noted_the_more_rarely_the_longer_
 
 def test_a_function_that_has_only_just_been_called_is_in_its_first_line() -> None:
     frame = SimpleNamespace(f_code=helper.__code__, f_lasti=-1, f_globals={})
-    running = waits._running(frame, None)  # type: ignore[arg-type]
+    running = running_lines._running(frame, None)  # type: ignore[arg-type]
     assert (running.line, name_of_call(running)) == (helper.__code__.co_firstlineno, "")
 
 

@@ -1,0 +1,126 @@
+"""Which lines run in a step that takes far longer than usual, seen by a thread that looks at it.
+
+Nobody knows beforehand that a step will be slow, and only a few steps of a long run are recorded. The thread wakes a
+few times in a usual step and looks at nothing; only when the step is overdue it looks for the line, again and again,
+but more rarely the longer the step takes.
+"""
+
+from __future__ import annotations
+
+import signal
+from _thread import allocate_lock, get_ident, start_new_thread
+from collections import Counter
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from torchprof_magic.capture.parts import WATCH
+from torchprof_magic.capture.watch.calls_of_lines import name_of_call
+from torchprof_magic.capture.watch.running_lines import RunningLines, current_task
+from torchprof_magic.model.meta import SlowLine
+
+if TYPE_CHECKING:
+    import asyncio
+    import weakref
+
+    from torchprof_magic.capture.parts import Parts
+    from torchprof_magic.capture.watch.calls_of_lines import RunningLine
+
+# A step is overdue when it has taken so many times as long as usual, and so much longer. Shorter delays are not seen.
+OVERDUE_RATIO = 1.5
+LEAST_LATE_S = 0.01
+# The first look is followed by the next so much later, and by each further one so many times later.
+_NEXT_LOOK_S = 0.002
+_LATER = 1.05
+# The thread wakes so often at most.
+_LEAST_SLEEP_S = 0.01
+_MOST_SLEEP_S = 0.5
+_MOST_JOIN_S = 0.2
+_MAX_LOOKS = 1_000
+_MOST_LINES = 3
+
+
+class SlowStepLooks:
+    """Looks at the thread that begins a step, if the step takes too long."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._lines = RunningLines()
+        self._seen: list[RunningLine] = []
+        self._looks = 0
+        self._thread = 0
+        self._task: weakref.ref[asyncio.Task[Any]] | None = None
+        self._due_ns = 0
+        self._sleep_s = _LEAST_SLEEP_S
+        self._is_running = False
+        self._looking, self._wake, self._done = allocate_lock(), allocate_lock(), allocate_lock()
+
+    def begin_step(self, usual_ns: float) -> None:
+        """Begin to look at the calling thread as soon as it has taken too long for a step of ``usual_ns``."""
+        usual_s = usual_ns * 1e-9
+        late_s = max(OVERDUE_RATIO * usual_s, usual_s + LEAST_LATE_S)
+        with self._looking:
+            self._seen, self._looks = [], 0
+            self._thread, self._task = get_ident(), current_task()
+            self._sleep_s = min(max(usual_s / 2, _LEAST_SLEEP_S), _MOST_SLEEP_S)
+            self._due_ns = perf_counter_ns() + int(late_s * 1e9)
+            if not self._is_running:
+                self._wake.acquire(blocking=False)
+                self._done.acquire(blocking=False)
+                self._is_running = True
+                start_new_thread(self._run, ())
+
+    def end_step(self) -> tuple[SlowLine, ...]:
+        """Return the lines that were seen since the step was overdue, the most often seen first; look no more."""
+        with self._looking:
+            self._due_ns = 0
+            seen, looks, self._seen = self._seen, self._looks, []
+        if not seen:
+            return ()
+        places = Counter((running.code.co_filename, running.line, name_of_call(running)) for running in seen)
+        return tuple(
+            SlowLine(file=file, line=line, call=call, share=count / looks)
+            for (file, line, call), count in places.most_common(_MOST_LINES)
+        )
+
+    def end(self) -> None:
+        """End the thread, and wait a little for it; can be called twice."""
+        with self._looking:
+            self._due_ns, self._seen = 0, []
+            was_running, self._is_running = self._is_running, False
+        if was_running:
+            if self._wake.locked():
+                self._wake.release()
+            self._done.acquire(timeout=_MOST_JOIN_S)
+
+    def _run(self) -> None:
+        pause_s = self._sleep_s
+        try:
+            if hasattr(signal, "pthread_sigmask"):
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            while True:
+                self._wake.acquire(timeout=pause_s)
+                with self._looking:
+                    if not self._is_running:
+                        return
+                    pause_s = self._next_s(pause_s)
+        except Exception as exc:  # noqa: BLE001 - nobody else would hear of it
+            self._is_running = False
+            self._parts.fail(WATCH, exc)
+        finally:
+            self._done.release()
+
+    def _next_s(self, pause_s: float) -> float:
+        """Look, if the step is overdue; return when to wake next, in s."""
+        now_ns = perf_counter_ns()
+        if not self._due_ns:
+            return self._sleep_s
+        if now_ns < self._due_ns:
+            return min((self._due_ns - now_ns) * 1e-9 + 1e-4, self._sleep_s)
+        if self._looks >= _MAX_LOOKS:
+            return _MOST_SLEEP_S
+        pause_s = min(pause_s * _LATER, _MOST_SLEEP_S) if self._looks else _NEXT_LOOK_S
+        self._looks += 1
+        running = self._lines.of_thread(self._thread, self._task)
+        if running is not None:
+            self._seen.append(running)
+        return pause_s
