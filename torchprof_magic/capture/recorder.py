@@ -268,6 +268,24 @@ class Recorder:
         else:
             self._enter(self._next_action, guard)
 
+    def pass_idle(self, *, fetched_ns: int | None, ended_ns: int) -> bool:
+        """End an idle step of a watched run, and begin another one; return whether that was all there is to do.
+
+        A long run has hardly any other steps, so only what is kept of them is done here.
+        """
+        is_idle = self._action is Action.NONE and self._next_action is Action.NONE
+        if self._watch is None or not is_idle or self.is_over or self._finished.waiting or self.rests.is_open:
+            return False
+        self._fetch_ns = None if fetched_ns is None else max(fetched_ns - self._step_start_ns, 0)
+        self._add_plain(ended_ns)
+        self._parts.run(WATCH, self._note_watched, ended_ns)
+        self._left_ns = ended_ns
+        self.step += 1
+        self._next_action = self._action_at(self.step + 1)
+        if self._next_action is not Action.NONE:
+            self._program.begin_step(is_watched=False)
+        return True
+
     def _note_watched(self, now_ns: int) -> None:
         watch = self._watch
         if watch is not None:
@@ -281,17 +299,13 @@ class Recorder:
             )
 
     def _look_at_step(self, between_ns: int) -> None:
-        """Begin to look at a step that is idle; torch would record the thread that looks."""
+        """Begin to look at a step that is not recorded."""
         watch, looks = self._watch, self._looks
         if watch is None:
             return
         is_idle = self._action is Action.NONE and self._next_action is Action.NONE
         watch.add_between(between_ns, is_of_cycle=not is_idle)
-        if looks is None:
-            return
-        if not is_idle or self.is_over:
-            looks.end()
-        elif watch.is_worth_looking:
+        if looks is not None and watch.is_worth_looking and not (self.is_recording or self.is_over):
             looks.begin_step(watch.usual_ns)
 
     def go_to_work(self, guard: InterruptGuard) -> None:
@@ -570,6 +584,8 @@ class Recorder:
             self._absorb(self.schedule.cycle(self.step))
 
     def _bring_up(self, action: Action) -> None:
+        if self._looks is not None:  # torch would record the thread that looks
+            self._parts.undo(WATCH, self._looks.end)
         engine = self._engine
         paused = self.pauses.left_out & _MARKED_BY
         if engine is None or (action.is_recording and engine.stage is not Stage.RUNNING):

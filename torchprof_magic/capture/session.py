@@ -102,6 +102,8 @@ if TYPE_CHECKING:
 
 # After these, a recording does not start over: torch or the machine is not fit for it.
 _ENDINGS = ("capture.gave_up", "capture.failed", "capture.taken_over", "capture.budget", "capture.budget_files")
+# In a run that is watched, the bar goes on so often.
+_PROGRESS_EVERY_NS = 2_000_000_000
 # These are noted again if they are true of the next one.
 _OF_ONE_RECORDING = (
     "capture.no_ops",
@@ -186,6 +188,7 @@ class CaptureSession:
         self.on_warmup: Callable[[int | None], object] | None = None
         self.on_cycle: Callable[[Recording, float | None], object] | None = None
         self._told_cycles = 0
+        self._told_phase = ("", 0)
         self._length: int | None = None
         self.on_leave: Callable[[], object] | None = None
         self.report: weakref.ref[Any] | None = None
@@ -778,19 +781,17 @@ class CaptureSession:
                     recorder.rests.begin(None, set())
                 recorder.go_on()
             return
-        if self._state is not State.RUNNING or recorder is None:
-            self._problems.note("capture.step_outside")
-            return
-        if not self._is_here():
-            self._problems.note("capture.other_thread")
-            return
-        if self.parts.ask(BACKWARD, compat.is_in_backward, default=False):
-            self._problems.note("capture.in_backward")
+        refusal = self._refusal()
+        if refusal or recorder is None:
+            self._problems.note(refusal or "capture.step_outside")
             return
         # For the same reason the next phase is shown at the end of an idle or warm-up step, or after the last step.
         was_recording = recorder.is_recording
         if not (was_recording or rests):
             self._report_progress(recorder.next_phase, recorder.step + 1)
+        if is_complete and not rests and recorder.pass_idle(fetched_ns=fetched_ns, ended_ns=ended_ns):
+            recorder.go_on()
+            return
         advance = partial(
             recorder.advance, is_complete=is_complete, fetched_ns=fetched_ns, ended_ns=ended_ns, rests=rests
         )
@@ -804,6 +805,14 @@ class CaptureSession:
             self._report_progress(recorder.phase, recorder.step)
         self._tell_cycles(recorder)
         recorder.go_on()
+
+    def _refusal(self) -> str:
+        """Return the code of what is said where no step can end here; empty where one can."""
+        if self._state is not State.RUNNING or self._recorder is None:
+            return "capture.step_outside"
+        if not self._is_here():
+            return "capture.other_thread"
+        return "capture.in_backward" if self.parts.ask(BACKWARD, compat.is_in_backward, default=False) else ""
 
     def _while_running(self, act: Callable[[Recorder], None]) -> None:
         """Call ``act`` with the recorder, with interrupts held back, if it is recording on this thread."""
@@ -1020,12 +1029,23 @@ class CaptureSession:
 
     def _report_progress(self, phase: str, step: int) -> None:
         recorder = self._recorder
+        if recorder is not None and isinstance(recorder.schedule, WatchSchedule) and not self._is_news(phase):
+            return
         if self.on_warmup is not None and phase == "warmup":
             self.parts.run(EARLY, self.on_warmup, None if self._length is None else self._length - step)
         if self._on_progress is not None and recorder is not None:
             note = recorder.stack_note(step) if phase == "active" else ""
             progress = Progress(phase=phase, step=step, total=recorder.schedule.total, note=note)
             self.parts.run(PROGRESS, self._on_progress, progress)
+
+    def _is_news(self, phase: str) -> bool:
+        """Return whether progress is to be shown: drawing a bar ten times a second takes some percent of a run."""
+        before, told_ns = self._told_phase
+        now_ns = perf_counter_ns()
+        if phase == before and now_ns - told_ns < _PROGRESS_EVERY_NS:
+            return False
+        self._told_phase = phase, now_ns
+        return True
 
     def _tell(self, phase: str, note: str, is_long: bool) -> None:
         recorder = self._recorder

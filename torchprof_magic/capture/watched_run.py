@@ -40,7 +40,7 @@ MAX_STRETCHES: Final = 1_000
 MAX_SLOW: Final = 50
 # So many recordings of either kind are kept: the newest, and the first with times.
 KEPT_TIMES, KEPT_DETAILS = 5, 3
-_MEMORY_EVERY_NS: Final = 20_000_000
+_MEMORY_EVERY_NS: Final = 100_000_000
 
 
 class Strip:
@@ -156,6 +156,8 @@ class RunWatch:
         if is_recorded:
             self._ended_ns = ended_ns
             self.add_between(round(max(dur_ns - self.usual_ns, 0.0)) if self.usual_ns else 0, is_of_cycle=True)
+            if not self._is_detailed:
+                self._note_if_slow(step, dur_ns, lines)
         elif self._steps > 1:  # the first one also sets up caches, threads and optimizer state
             self._note_plain(step, dur_ns, lines)
         self._plan(step, ended_ns)
@@ -182,11 +184,13 @@ class RunWatch:
         others = [cycle for cycle in cycles if cycle not in detailed]
         return {*others[:1], *others[-KEPT_TIMES:], *detailed[-KEPT_DETAILS:]}
 
-    def _note_plain(self, step: int, dur_ns: int, lines: tuple[SlowLine, ...]) -> None:
-        is_slow = self.is_worth_looking and dur_ns > max(SLOW_RATIO * self.usual_ns, self.usual_ns + _LEAST_MORE_NS)
-        if is_slow:
+    def _note_if_slow(self, step: int, dur_ns: int, lines: tuple[SlowLine, ...]) -> None:
+        if self.is_worth_looking and dur_ns > max(SLOW_RATIO * self.usual_ns, self.usual_ns + _LEAST_MORE_NS):
             self._wants_details = True
             self._keep_slow(SlowStep(step=step, step_ns=dur_ns, usual_ns=round(self.usual_ns), lines=lines))
+
+    def _note_plain(self, step: int, dur_ns: int, lines: tuple[SlowLine, ...]) -> None:
+        self._note_if_slow(step, dur_ns, lines)
         self._recent.append(dur_ns)
         if len(self._recent) < _TURN_STEPS or self._steps % 4 == 0:
             self.usual_ns = median(self._recent)

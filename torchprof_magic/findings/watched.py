@@ -87,7 +87,8 @@ def _sentence(trace: Trace, row: dict[str, object]) -> str:
 
 def _slow_step(trace: Trace, row: dict[str, object]) -> Fact:
     file, line = row["file"], row["line"]
-    is_known = isinstance(file, str) and isinstance(line, int)
+    # Only lines of the cell are sure to be in the table of lines.
+    is_known = trace.meta.cell is not None and file == trace.meta.cell.filename
     times = format_count(_float(row["step_ns"]) / max(_float(row["usual_ns"]), 1))
     place = _place(trace, row)
     return Fact(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from IPython.core.error import InputRejected, UsageError
 
-from torchprof_magic.capture import open_to_interrupts, protected
+from torchprof_magic.capture import FUNCTIONS, MARKED_LOOP, open_to_interrupts, protected
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import CellSource, source_lines
 from torchprof_magic.run.line_marks import mark_lines, with_marks
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from torchprof_magic.capture import ProgramWatch
+    from torchprof_magic.capture.parts import Parts
     from torchprof_magic.run.stepping.choosing import WatchedSession
 
     class CellSession(WatchedSession, Protocol):
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
         @property
         def is_active(self) -> bool:
             """True once the session is open."""
+
+        @property
+        def parts(self) -> Parts:
+            """What notes failures of ours."""
 
         @property
         def program(self) -> ProgramWatch:
@@ -68,11 +73,12 @@ _HANDLER_MODULE = "torchprof_magic.capture.interrupts.guard"
 class CompiledCell:
     """A cell that is ready to run.
 
-    ``last`` computes the value of its last expression, on ``last_line``, if IPython would show it. ``flaw`` is the
-    error because of which no line is marked and no loop is stepped.
+    ``code`` is its text as Python compiles it. ``last`` computes the value of its last expression, on ``last_line``, if
+    IPython would show it. ``flaw`` is the error because of which no line is marked and no loop is stepped.
     """
 
     source: CellSource
+    code: str
     plan: StepPlan
     body: CodeType
     last: CodeType | None
@@ -141,6 +147,7 @@ def _compiled(shell: InteractiveShell, source: str, text: CellSource, step: str 
     with compiler.extra_flags(ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
         return CompiledCell(
             source=text,
+            code=source,
             plan=plan,
             body=compiler(tree, text.filename, "exec"),
             last=compiler(last, text.filename, "eval") if last is not None else None,
@@ -187,7 +194,7 @@ def run_cell(
         session.open()
     names = shell.user_ns if local_ns is None else local_ns
     try:
-        body = _with_helpers(compiled, session, names)
+        body = _body_of(shell, compiled, session, names)
         open_to_interrupts(body)
         if not compiled.plan.starts_late:
             session.start()
@@ -211,7 +218,7 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
     if not session.is_active:
         session.open()
     try:
-        body = _with_helpers(compiled, session, shell.user_ns)
+        body = _body_of(shell, compiled, session, shell.user_ns)
         open_to_interrupts(body)
         if not compiled.plan.starts_late:
             session.start()
@@ -225,6 +232,17 @@ async def await_cell(shell: InteractiveShell, compiled: CompiledCell, session: C
         session.stop(is_held=True)
 
 
+def _body_of(
+    shell: InteractiveShell, compiled: CompiledCell, session: CellSession, names: Mapping[str, object]
+) -> CodeType:
+    """Return the code of the cell with what makes its steps; without that, if it fails."""
+    try:
+        return _with_helpers(compiled, session, names)
+    except Exception as exc:  # noqa: BLE001 - the cell must run all the same
+        session.parts.fail(MARKED_LOOP, exc)
+        return _compiled(shell, compiled.code, compiled.source).body
+
+
 def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[str, object]) -> CodeType:
     """Return the code of the cell with the stepper and the marks of this session in it."""
     session.program.modules.namespace = names
@@ -232,7 +250,7 @@ def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[s
     choice = Choice(session, compiled.plan, marks, compiled.source.filename)
     body = with_marks(with_steppers(compiled.body, choice.stepper_of), marks)
     if session.program.functions is not None:
-        session.program.functions.leave_out(body)
+        session.parts.run(FUNCTIONS, session.program.functions.leave_out, body)
     return body
 
 

@@ -114,7 +114,9 @@ class TraceForms(Forms):
         note = partial(starting_note, trace)
         machine = machine_of(trace)
         watched = [line for line in (run_words(trace), *slow_lines(trace)) if line]
-        return text_summary(trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note, watched)
+        return text_summary(
+            trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note, watched
+        )
 
     def html(self) -> str:
         """Return the static copy."""

@@ -35,7 +35,7 @@ STRIP_COLUMNS = (
         title="Memory",
         unit="bytes",
         definition="Most memory in use: of tensors on the current CUDA device, without one of the process. It is asked "
-        "for at most every 20 ms, at the end of a step.",
+        "for at most every 100 ms, at the end of a step.",
     ),
     Column(
         name="device_busy_ratio",

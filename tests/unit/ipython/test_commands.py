@@ -252,7 +252,7 @@ def test_load_opens_the_ranks_of_a_job(say: Say, shell: InteractiveShell, tmp_pa
         ("--keep-last 3 x", "--keep-last needs --trace-dir"),
         ("--trace-dir /proc/nowhere x", "cannot store traces in /proc/nowhere"),
         ("traces", "%torchprof traces takes DIR"),
-        ("--wat x", "unrecognized arguments: --wat"),
+        ("--quak x", "unrecognized arguments: --quak"),
         ("--memroy x", "unrecognized arguments: --memroy; did you mean --memory?"),
         ("dance", "neither a command nor a statement"),
         ("dance all night", "neither a command nor a statement"),

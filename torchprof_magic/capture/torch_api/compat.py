@@ -70,7 +70,12 @@ def memory_in_use() -> int | None:
     """Return the memory of tensors on the current CUDA device, if it is used; else that of this process, in bytes."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return int(torch.cuda.memory_allocated())
-    return int(psutil.Process().memory_info().rss)
+    return int(_process(os.getpid()).memory_info().rss)
+
+
+@cache
+def _process(number: int) -> psutil.Process:
+    return psutil.Process(number)
 
 
 def cpu_facts() -> CpuFacts:

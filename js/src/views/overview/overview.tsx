@@ -44,12 +44,15 @@ export function FactsView({ report, view }: FactsProps) {
     ({ facts }) => code === null || facts.every((fact) => fact.view !== "source"),
   );
   // A single list has no others to stand beside.
-  const main = top.length === 1 ? [...inGroup("main"), ...top] : inGroup("main");
+  const strips = inGroup("main").filter(({ kind }) => kind === "strip");
+  const lists = inGroup("main").filter(({ kind }) => kind !== "strip");
+  const main = top.length === 1 ? [...lists, ...top] : lists;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
       <Verdict report={report} isNamedBelow={code !== null && code.named >= 0} />
       {code !== null && <CodeSection {...code} />}
+      {strips.map((section) => sectionOf(report, section))}
       <div class="tp-columns">
         {main.map((section) => sectionOf(report, section))}
         <Cards
