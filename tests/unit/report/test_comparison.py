@@ -13,6 +13,7 @@ from torchprof_magic.findings.compare.change_flame import change_flame
 from torchprof_magic.findings.compare.changes import Runs
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import Trace
+from torchprof_magic.model.units import format_ratio
 from torchprof_magic.report.comparison import Comparison
 from torchprof_magic.report.trace_report import Report
 
@@ -356,6 +357,18 @@ def test_the_ratio_is_that_of_the_times_that_stand_beside_it() -> None:
 def of_steps(*seconds: float) -> Trace:
     """A run whose steps without the profiler are compared."""
     return with_meta(program(steps=3), plain_step_ns=tuple(round(each * 1e9) for each in seconds))
+
+
+def test_a_difference_that_may_be_chance_is_named_with_how_often_it_is() -> None:
+    # 1 s in the mean, and 1.25 s, but of steps of which the longest take twice as long as the shortest.
+    before, after = of_steps(*[0.7, 1.3, 0.9, 1.1] * 2), of_steps(*[0.9, 1.6, 1.4, 1.1] * 2)
+    comparison = compared(before, after)
+    assert comparison.title == "≈ No clear change"
+    share = format_ratio(comparison.change.p)
+    assert comparison.evidence.startswith(
+        f"The typical step differs by +25 %, but with steps that vary like these, {share} of all pairs of runs of the "
+        "same code differ as much."
+    )
 
 
 def test_the_ratio_that_is_shown_is_that_of_the_typical_steps() -> None:

@@ -129,10 +129,16 @@ def _decided(change: RunChange) -> str:
     if change.basis == "work" and change.work is not None:
         return f"{_of_work(change.work)} {_vary(change)}"
     if change.kind == "unclear" and change.p < LIKELY_P:
-        return "The faster steps of each run changed, but the typical steps did not go the same way."
+        return (
+            "The quarter of the steps that was disturbed least changed, but the typical steps did not go the same way."
+        )
     if change.kind == "unclear":
-        return f"A difference like this arises by chance in {format_ratio(change.p)} of pairs of runs with such steps."
-    return "The difference is larger than the steps of each run vary and drift."
+        differs = format_change(change.after_ns / change.before_ns - 1)
+        return (
+            f"The typical step differs by {differs}, but with steps that vary like these, {format_ratio(change.p)} of "
+            "all pairs of runs of the same code differ as much."
+        )
+    return "The steps differ by more than those of one run do from each other."
 
 
 def _of_work(work: WorkChange) -> str:
