@@ -54,6 +54,7 @@ export function slicesHeader(more: Partial<SlicesHeader> = {}): SlicesHeader {
     layers: [{ title: "Ops", column: "depth" }],
     columns: [],
     excerpt: null,
+    typical_step: null,
     ...more,
   };
 }

@@ -9,6 +9,7 @@ export interface Slice {
   readonly dur: number;
   readonly name: string;
   readonly kind: string;
+  readonly phase?: string;
   readonly depth?: number;
   readonly note?: string;
   readonly source?: number;
@@ -73,7 +74,7 @@ export function sliceFrame(slices: readonly Slice[]): Frame {
       ["dur_ns", numbers(slices.map(({ dur }) => dur))],
       ["name", text(slices.map(({ name }) => name))],
       ["kind", text(slices.map(({ kind }) => kind))],
-      ["phase", text(slices.map(() => "forward"))],
+      ["phase", text(slices.map(({ phase = "forward" }) => phase))],
       ["note", text(slices.map(({ note = "" }) => note))],
       ["source", numbers(slices.map(({ source = -1 }) => source))],
       ["op", numbers(slices.map(({ op = -1 }) => op))],

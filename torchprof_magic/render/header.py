@@ -111,6 +111,7 @@ class SlicesHeader(FramedHeader, frozen=True, kw_only=True, tag="slices", tag_fi
     layers: tuple[Layer, ...]
     columns: tuple[Column, ...]
     excerpt: Excerpt | None
+    typical_step: int | None
 
 
 class WaitingHeader(TabHeader, frozen=True, kw_only=True, tag="waiting", tag_field="shape"):
@@ -289,7 +290,12 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
             )
         case Slices():
             return SlicesHeader(
-                **framed, lanes=shape.lanes, layers=shape.layers, columns=shape.columns, excerpt=shape.excerpt
+                **framed,
+                lanes=shape.lanes,
+                layers=shape.layers,
+                columns=shape.columns,
+                excerpt=shape.excerpt,
+                typical_step=shape.typical_step,
             )
 
 

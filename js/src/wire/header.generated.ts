@@ -339,6 +339,7 @@ export const slicesHeader = record({
   layers: listOf(layer),
   columns: listOf(column),
   excerpt: orNull(excerpt),
+  typical_step: orNull(number),
 });
 export type SlicesHeader = Checked<typeof slicesHeader>;
 

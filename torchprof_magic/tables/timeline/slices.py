@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.device.launch_configs import launch_configs
@@ -155,7 +156,17 @@ def timeline_slices(trace: Trace) -> Slices:
         lanes=tuple(lanes.lanes),
         layers=layers,
         columns=tuple(details),
+        typical_step=_typical_step(trace),
     )
+
+
+def _typical_step(trace: Trace) -> int | None:
+    """Return the number of the step with the median time among those that count; None without steps."""
+    counted = counted_steps(trace)
+    if len(counted.row) == 0:
+        return None
+    in_order = np.argsort(counted.end_ns - counted.start_ns, kind="stable")
+    return int(trace.steps["number"][int(counted.row[in_order[len(in_order) // 2]])])
 
 
 def _layers(trace: Trace) -> tuple[Layer, ...]:

@@ -323,8 +323,10 @@ function extentOf(index: SliceIndex): Span<Ns> {
   return start < end ? { start: ns(start), end: ns(end) } : { start: ns(0), end: ns(1) };
 }
 
-/** The step with the median duration; the whole recording when there are none. */
-export function typicalSpan({ steps, whole }: TimelineModel): Span<Ns> {
+/** The typical step as the report knows it, else the one with the median duration; all without steps. */
+export function typicalSpan({ steps, whole, view }: TimelineModel): Span<Ns> {
+  const known = steps.find(({ number }) => number === view.typical_step);
+  if (known !== undefined) return { start: known.start, end: known.end };
   const inOrder = steps.toSorted((a, b) => a.end - a.start - (b.end - b.start));
   const middle = inOrder[Math.floor(inOrder.length / 2)];
   return middle === undefined ? whole : { start: middle.start, end: middle.end };

@@ -1,6 +1,7 @@
 import { signal } from "@preact/signals";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { slicesFrame, slicesHeader, type TestSlice } from "../../../test/slices";
+import { SLICES_VIEW, sliceFrame } from "../../../test/timeline-slices";
 import { type Result, success } from "../../base/result";
 import { ns } from "../../base/units";
 import { sharedOf } from "../../state/shared";
@@ -10,6 +11,7 @@ import type { Question, Reply } from "../../wire/questions";
 import type { ReportContext } from "../common/context";
 import { linksOf } from "./timeline-canvas";
 import { createFinder } from "./timeline-finder";
+import { createTimelineModel, typicalSpan } from "./timeline-model";
 import { createTimelineModels } from "./timeline-models";
 import { TimelineMoves } from "./timeline-moves";
 import { describeSlice } from "./timeline-words";
@@ -203,5 +205,22 @@ describe("the search of such a timeline", () => {
     query.value = "";
     await settle();
     expect(finder.found.value).toBeNull();
+  });
+});
+
+describe("the step that a timeline shows first", () => {
+  const slices = [300, 100, 200].map((dur, at) => ({
+    lane: 0,
+    start: 1_000 * at,
+    dur,
+    name: `Step ${at}`,
+    kind: "step",
+    count: at,
+  }));
+  const first = (typical_step: number | null) =>
+    typicalSpan(createTimelineModel({ ...SLICES_VIEW, typical_step }, sliceFrame(slices))).start;
+
+  it("is the typical one of those that count, and the median where that is not known", () => {
+    expect([first(0), first(1), first(null), first(7)]).toEqual([0, 1_000, 2_000, 2_000]);
   });
 });

@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { columnFormat, formatCount, formatNs, formatRatio, plural } from "../../base/format";
 import { displayName, shortenName } from "../../base/names";
+import { phaseTitle } from "../../base/palette";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { coveredIn } from "../../layout/slice-index";
@@ -22,6 +23,7 @@ import {
   askedSums,
   askedWaits,
   busyOf,
+  hostPhases,
   inGaps,
   ownSums,
   ownWaits,
@@ -39,6 +41,7 @@ import {
 
 const NAME_CHARS = 60;
 const MOST_ROWS = 12;
+const MOST_PHASES = 6;
 
 interface PanelProps {
   readonly report: ReportContext;
@@ -325,6 +328,37 @@ function RangeTable({ sums: { rows, first, count, time } }: { readonly sums: Ran
   );
 }
 
+/** What the thread of the steps does in the window, where no device was recorded. */
+function HostLine({
+  moves,
+  range,
+}: {
+  readonly moves: TimelineMoves;
+  readonly range: Span<Ns> | null;
+}) {
+  const sums = hostPhases(moves.model, range ?? moves.span);
+  if (sums.length === 0) return null;
+  const whole = sums.reduce((sum, { ns }) => sum + ns, 0);
+  const isExact = moves.model.merged === null;
+  return (
+    <p class="tp-wait-line" data-tp-host={Math.round(whole)}>
+      <strong>
+        What the host does{" "}
+        {range === null ? partTitle(moves.models.overview, moves.span) : "in this range"}
+      </strong>
+      <span>
+        {!isExact && "about "}
+        {formatNs(whole)}
+      </span>
+      {sums.slice(0, MOST_PHASES).map(({ phase, ns }) => (
+        <span key={phase} data-tp-phase={phase}>
+          {phaseTitle(phase)} <strong>{formatNs(ns)}</strong>
+        </span>
+      ))}
+    </p>
+  );
+}
+
 function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
   const [first] = devices;
   if (first === undefined) return null;
@@ -348,6 +382,7 @@ export function WaitLine({
   const span = range ?? moves.span;
   const asked = useAsked(source?.sums ?? null, waitsIn(span));
   const device = waitingDevice(overview);
+  if (overview.devices.length === 0) return <HostLine moves={moves} range={range} />;
   if (device === undefined) return <NeverIdle devices={overview.devices} />;
   const causes =
     asked === null

@@ -1,5 +1,8 @@
-import { expect, it } from "vitest";
-import { inGaps } from "./timeline-range";
+import { describe, expect, it } from "vitest";
+import { SLICES_VIEW, sliceFrame } from "../../../test/timeline-slices";
+import { ns } from "../../base/units";
+import { createTimelineModel } from "./timeline-model";
+import { hostPhases, inGaps } from "./timeline-range";
 
 const waits = (gaps: number, ...counts: number[]) =>
   counts.map((count) => ({ lane: 0, cause: "Python", count, ns: 5, gaps }));
@@ -12,4 +15,40 @@ it("says that gaps with several causes count at each of them", () => {
 it("does not count a single gap, or none", () => {
   expect(inGaps(waits(1, 1, 1))).toBe("");
   expect(inGaps([])).toBe("");
+});
+
+describe("what the host does in a window", () => {
+  const phase = (start: number, dur: number, name: string) => ({
+    lane: 0,
+    depth: 1,
+    start,
+    dur,
+    name,
+    kind: "phase",
+    phase: name,
+  });
+  const model = createTimelineModel(
+    SLICES_VIEW,
+    sliceFrame([
+      { lane: 0, start: 0, dur: 100, name: "Step 1", kind: "step", count: 1 },
+      phase(0, 20, "forward"),
+      phase(20, 50, "idle"),
+      phase(70, 30, "forward"),
+    ]),
+  );
+
+  it("is the time of each phase, the longest first", () => {
+    expect(hostPhases(model, { start: ns(0), end: ns(100) })).toEqual([
+      { phase: "forward", ns: 50 },
+      { phase: "idle", ns: 50 },
+    ]);
+  });
+
+  it("is cut at the edges of the window", () => {
+    expect(hostPhases(model, { start: ns(10), end: ns(75) })).toEqual([
+      { phase: "idle", ns: 50 },
+      { phase: "forward", ns: 15 },
+    ]);
+    expect(hostPhases(model, { start: ns(200), end: ns(300) })).toEqual([]);
+  });
 });

@@ -4,10 +4,11 @@ import { plural } from "../../base/format";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { kernelsIn, opsIn } from "../../layout/range-tables";
+import { durationAt, firstEnding, firstStarting } from "../../layout/slice-index";
 import { gapsIn, sumWaits } from "../../layout/waits";
-import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
+import { type Frame, numberAt, rowsOf, stringAt, wordAt } from "../../wire/frame";
 import type { LaneSum } from "../../wire/questions";
-import type { TimelineModel } from "./timeline-model";
+import { phasesOf, type TimelineModel } from "./timeline-model";
 
 const NO_OP = "under no op";
 
@@ -97,6 +98,29 @@ export function ownWaits(
         gaps: waits === null ? 0 : gapsIn(waits, start, end),
       })),
     );
+}
+
+export interface PhaseSum {
+  readonly phase: string;
+  readonly ns: number;
+}
+
+/** What the thread of the steps does between `start` and `end`, by phase, the longest first; none without steps. */
+export function hostPhases(model: TimelineModel, { start, end }: Span<Ns>): readonly PhaseSum[] {
+  const row = phasesOf(model);
+  if (row === null) return [];
+  const { ops, phases } = model;
+  const sums = new Map<string, number>();
+  const last = firstStarting(ops, row, end);
+  for (let at = firstEnding(ops, row, start); at < last; at += 1) {
+    const begin = ops.start[at] ?? 0;
+    const inside = Math.min(begin + durationAt(ops, at), end) - Math.max(begin, start);
+    const phase = wordAt(phases, ops.row[at] ?? -1);
+    sums.set(phase, (sums.get(phase) ?? 0) + inside);
+  }
+  return Array.from(sums, ([phase, ns]) => ({ phase, ns }))
+    .filter(({ ns }) => ns > 0)
+    .toSorted((a, b) => b.ns - a.ns);
 }
 
 function byCause({ cause, count, ns }: WaitSum): NamedSum {

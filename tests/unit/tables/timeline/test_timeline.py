@@ -569,3 +569,16 @@ def test_links_of_random_traces_lead_to_the_launch_and_the_innermost_op_that_hol
             and each["start_ns"] + each["dur_ns"] >= held["start_ns"] + held["dur_ns"]
         ]  # fmt: skip
         assert (found[row["op"]]["start_ns"] if row["op"] >= 0 else None) == max(around, default=None)
+
+
+def test_the_step_that_is_shown_first_is_the_median_of_those_that_count() -> None:
+    # The outlier and the step that is cut off do not count; of 100, 120 and 140 us the second is in the middle.
+    durations = (100, 900, 140, 120)
+    starts = (0, 1_000, 2_000, 3_000)
+    steps = [
+        annotation(f"ProfilerStep#{n}", start, dur)
+        for n, (start, dur) in enumerate(zip(starts, durations, strict=True))
+    ]
+    trace = make_trace(*steps, *(span("aten::mm", start, 50) for start in starts))
+    assert timeline_slices(trace).typical_step == 3
+    assert timeline_slices(make_trace(span("aten::mm", 0, 50))).typical_step is None
