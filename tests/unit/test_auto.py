@@ -376,3 +376,41 @@ def test_the_trace_of_the_times_is_kept_as_that_of_a_quick_recording(tmp_path: P
     again = tp.load(report.save(tmp_path / "whole.torchprof"))
     assert again.trace.meta.has_memory
     assert again.trace.meta.two_pass == report.trace.meta.two_pass
+
+
+def test_training_with_ddp_goes_on_as_without_a_recording(tmp_path: Path) -> None:
+    def trained(*, is_recorded: bool) -> tuple[list[torch.Tensor], int]:
+        """Train for twelve steps; return the parameters, and how often DDP called a hook of the test's for a bucket."""
+        torch.manual_seed(0)
+        model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)))
+        buckets: list[int] = []
+
+        def reduce(_, bucket):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - torch compares them with its types
+            buckets.append(bucket.buffer().numel())
+            done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+            done.set_result(bucket.buffer())
+            return done
+
+        model.register_comm_hook(None, reduce)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = torch.randn(16, 8)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            model(data).square().mean().backward()
+            optimizer.step()
+
+        if is_recorded:
+            assert recorded(12, step).trace.memory.height > 0
+        else:
+            for _ in range(12):
+                step()
+        return [parameter.detach().clone() for parameter in model.parameters()], len(buckets)
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        (bare, bare_buckets), (own, own_buckets) = trained(is_recorded=False), trained(is_recorded=True)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert all(torch.equal(one, other) for one, other in zip(bare, own, strict=True))
+    assert own_buckets == bare_buckets == 12
