@@ -963,6 +963,8 @@ class CaptureSession:
     def _end(self, recorder: Recorder, has_exception: bool) -> None:
         if recorder.step == 0 and self._stepping.how in ("cell", "optimizer"):
             self._stepping = Stepping(how="cell")  # no optimizer stepped, so the whole cell is one step
+            if isinstance(recorder.schedule, WatchSchedule):
+                self._problems.note("capture.not_watched")
             recorder.be_one_step()
             if not has_exception:
                 self._transit(recorder.complete_whole)
@@ -991,7 +993,7 @@ class CaptureSession:
             plain_step_ns=tuple(recorder.plain_step_ns) if recorder else (),
             metadata=tuple(self._added.items()),
             two_pass=recorder.two_pass if recorder else None,
-            watched=recorder.watched if recorder else None,
+            watched=recorder.watched if recorder and self._stepping.how != "cell" else None,
             cpu=ask(FACTS, compat.cpu_facts, default=None),
         )
         return self._with_marks(found, marks) if marks else found

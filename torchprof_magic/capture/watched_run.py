@@ -33,13 +33,17 @@ _RECENT, _LEAST_KNOWN = 64, 8
 # same ratio on.
 SLOW_RATIO: Final = 1.5
 _LEAST_MORE_NS: Final = 2_000_000
+_SLOW: Final = SLOW_RATIO, _LEAST_MORE_NS
+# Recording details makes a step slower, too.
+_SLOW_WITH_DETAILS: Final = 3.0
+_LEAST_MORE_WITH_DETAILS_NS: Final = 20_000_000
 # The trend has turned if the last steps take so much longer or shorter than those before.
 TURN_RATIO: Final = 1.2
 _TURN_STEPS: Final = 16
 MAX_STRETCHES: Final = 1_000
 MAX_SLOW: Final = 50
-# So many recordings of either kind are kept: the newest, and the first with times.
-KEPT_TIMES, KEPT_DETAILS = 5, 3
+# So many recordings of either kind are kept: the newest, and the first with times; and those of so many slow steps.
+KEPT_TIMES, KEPT_DETAILS, KEPT_SLOW = 5, 3, 3
 _MEMORY_EVERY_NS: Final = 100_000_000
 
 
@@ -156,8 +160,8 @@ class RunWatch:
         if is_recorded:
             self._ended_ns = ended_ns
             self.add_between(round(max(dur_ns - self.usual_ns, 0.0)) if self.usual_ns else 0, is_of_cycle=True)
-            if not self._is_detailed:
-                self._note_if_slow(step, dur_ns, lines)
+            limits = (_SLOW_WITH_DETAILS, _LEAST_MORE_WITH_DETAILS_NS) if self._is_detailed else _SLOW
+            self._note_if_slow(step, dur_ns, lines, *limits)
         elif self._steps > 1:  # the first one also sets up caches, threads and optimizer state
             self._note_plain(step, dur_ns, lines)
         self._plan(step, ended_ns)
@@ -179,18 +183,26 @@ class RunWatch:
         )
 
     def kept_of(self, cycles: list[int]) -> set[int]:
-        """Return which recorded cycles are worth their room: the first, and the newest of either kind."""
+        """Return which recorded cycles are worth their room.
+
+        These are the first, the newest of either kind, and those with the slowest of the recorded steps.
+        """
         detailed = [cycle for cycle in cycles if self.schedule.is_detailed(cycle)]
         others = [cycle for cycle in cycles if cycle not in detailed]
-        return {*others[:1], *others[-KEPT_TIMES:], *detailed[-KEPT_DETAILS:]}
+        slowest = sorted(self._slow, key=lambda slow: -slow.step_ns)
+        recorded = [slow.step for slow in slowest if self.schedule.action(slow.step).is_recording]
+        with_slow = {self.schedule.cycle(step) for step in recorded[:KEPT_SLOW]}
+        return {*others[:1], *others[-KEPT_TIMES:], *detailed[-KEPT_DETAILS:], *with_slow.intersection(cycles)}
 
-    def _note_if_slow(self, step: int, dur_ns: int, lines: tuple[SlowLine, ...]) -> None:
-        if self.is_worth_looking and dur_ns > max(SLOW_RATIO * self.usual_ns, self.usual_ns + _LEAST_MORE_NS):
+    def _note_if_slow(
+        self, step: int, dur_ns: int, lines: tuple[SlowLine, ...], ratio: float, least_more_ns: int
+    ) -> None:
+        if self.is_worth_looking and dur_ns > max(ratio * self.usual_ns, self.usual_ns + least_more_ns):
             self._wants_details = True
             self._keep_slow(SlowStep(step=step, step_ns=dur_ns, usual_ns=round(self.usual_ns), lines=lines))
 
     def _note_plain(self, step: int, dur_ns: int, lines: tuple[SlowLine, ...]) -> None:
-        self._note_if_slow(step, dur_ns, lines)
+        self._note_if_slow(step, dur_ns, lines, *_SLOW)
         self._recent.append(dur_ns)
         if len(self._recent) < _TURN_STEPS or self._steps % 4 == 0:
             self.usual_ns = median(self._recent)

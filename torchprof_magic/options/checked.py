@@ -152,7 +152,8 @@ class ProfileOptions:
             value = getattr(self, name)
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if value is not None and not (is_number and math.isfinite(value) and value > 0):
-                raise OptionsError(f"{name} must be a number of seconds above 0 (got {value!r})")
+                said = "--watch" if name == "watch_s" else name
+                raise OptionsError(f"{said} must be a number of seconds above 0 (got {value!r})")
 
     def _check_together(self) -> None:
         if self.all_threads and self.profile_memory:

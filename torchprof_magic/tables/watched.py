@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.source.step_places import placed_pieces
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.tables.steps import steps_table
 
@@ -58,7 +60,8 @@ SLOW_COLUMNS = (
         name="file",
         title="File",
         unit="text",
-        definition="File of the user's line that was seen most often since the step was overdue; null if none was.",
+        definition="File of the user's line that was seen most often since the step was overdue, or that had the most "
+        "time in a step that was recorded; null if none is known.",
     ),
     Column(name="line", title="Line", unit="count", definition="Number of that line."),
     Column(name="call", title="Call", unit="code", definition="What the line called meanwhile; empty if unknown."),
@@ -66,7 +69,8 @@ SLOW_COLUMNS = (
         name="seen_ratio",
         title="Seen",
         unit="ratio",
-        definition="Share of the looks at the step, since it was overdue, in which it was in this line.",
+        definition="Share of the looks at the step, since it was overdue, in which it was in this line; null for one "
+        "that was recorded.",
     ),
 )
 _STRIP_SCHEMA: dict[str, DType] = {
@@ -116,19 +120,37 @@ def strip_table(trace: Trace) -> Table:
 def slow_steps_table(trace: Trace) -> Table:
     """Return one row per step that took far longer than usual, in order, with the line that ran in it."""
     watched = trace.meta.watched
-    rows = [
-        {
-            "step": slow.step,
-            "step_ns": slow.step_ns,
-            "usual_ns": slow.usual_ns,
-            "file": slow.lines[0].file if slow.lines else None,
-            "line": slow.lines[0].line if slow.lines else None,
-            "call": slow.lines[0].call if slow.lines else "",
-            "seen_ratio": slow.lines[0].share if slow.lines else None,
-        }
-        for slow in (watched.slow if watched is not None else ())
-    ]
+    rows = []
+    for slow in watched.slow if watched is not None else ():
+        seen = slow.lines[0] if slow.lines else None
+        file, line = (seen.file, seen.line) if seen is not None else _longest_line(trace, slow.step)
+        rows.append(
+            {
+                "step": slow.step,
+                "step_ns": slow.step_ns,
+                "usual_ns": slow.usual_ns,
+                "file": file,
+                "line": line,
+                "call": seen.call if seen is not None else "",
+                "seen_ratio": seen.share if seen is not None else None,
+            }
+        )
     return Table(frame=pl.DataFrame(rows, schema=_SLOW_SCHEMA), columns=SLOW_COLUMNS)
+
+
+def _longest_line(trace: Trace, number: int) -> tuple[str | None, int | None]:
+    """Return the file and the line with the most time of a recorded step; None for both if it is not known."""
+    at = np.flatnonzero(trace.steps["number"].to_numpy() == number)
+    if len(at) == 0:
+        return None, None
+    placed = placed_pieces(trace)
+    here = np.flatnonzero(placed.pieces.step == at[0])
+    ran = placed.ran._replace(file=placed.ran.file[here], line=placed.ran.line[here])
+    file, line = ran.columns()
+    frame = pl.DataFrame({"file": file, "line": line, "dur_ns": placed.pieces.dur_ns[here]})
+    sums = frame.drop_nulls("file").group_by("file", "line").agg(pl.col("dur_ns").sum())
+    longest = sums.sort("dur_ns", "file", "line", descending=[True, False, False]).head(1)
+    return longest.row(0)[:2] if longest.height else (None, None)
 
 
 def _busy_by_step(trace: Trace) -> dict[int, tuple[int, int]]:

@@ -113,6 +113,18 @@ def test_a_step_is_slow_from_half_more_than_usual_on_and_two_milliseconds() -> N
     assert quick.watch.so_far().slow == ()
 
 
+def test_a_recorded_step_is_slow_as_well_with_details_from_three_times_the_usual_on() -> None:
+    loop = Loop(interval_s=1_000)
+    loop.run(10)
+    while loop.schedule.action(loop.step) is not Action.RECORD:
+        loop.run(1)
+    assert loop.schedule.is_detailed(loop.schedule.cycle(loop.step))
+    loop.run(1, 30 * MS)
+    assert loop.watch.so_far().slow == ()
+    loop.run(1, 31 * MS)
+    assert [slow.step for slow in loop.watch.so_far().slow] == [loop.step - 1]
+
+
 @pytest.mark.parametrize(("after_ms", "is_told"), [(14, True), (7, True), (11, False), (9, False)])
 def test_details_are_recorded_when_steps_become_slower_or_faster_by_a_fifth(after_ms: int, is_told: bool) -> None:
     loop = Loop(interval_s=1_000)
@@ -187,6 +199,19 @@ def test_the_first_times_and_the_newest_recordings_of_either_kind_are_kept() -> 
         schedule.plan(10 * number, 1, is_detailed=number % 2 == 1)
     kept = watch.kept_of(list(range(20)))
     assert kept == {0, *range(18, 18 - 2 * KEPT_TIMES, -2), *range(19, 19 - 2 * KEPT_DETAILS, -2)}
+
+
+def test_the_recordings_of_the_slowest_steps_are_kept_too() -> None:
+    loop = Loop(interval_s=0.5, cost_ns=0)
+    loop.run(100)
+    while loop.schedule.action(loop.step) is not Action.RECORD:
+        loop.run(1)
+    loop.run(1, 300 * MS)
+    slow = loop.schedule.cycle(loop.step)
+    loop.run(8_000)
+    cycles = list(range(len(loop.cycles())))
+    assert slow in loop.watch.kept_of(cycles)
+    assert slow not in cycles[-10:]
 
 
 def test_a_planned_schedule_says_what_each_step_does_and_goes_on_for_ever() -> None:

@@ -9,7 +9,7 @@ more often: a step is sure to be seen if it takes 2.5 times as long as usual, an
 from __future__ import annotations
 
 import signal
-from _thread import allocate_lock, get_ident, start_new_thread
+from _thread import LockType, allocate_lock, get_ident, start_new_thread
 from collections import Counter
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -52,8 +52,9 @@ class SlowStepLooks:
         self._task: weakref.ref[asyncio.Task[Any]] | None = None
         self._due_ns = 0
         self._sleep_s = _LEAST_SLEEP_S
-        self._is_running = False
-        self._looking, self._wake, self._done = allocate_lock(), allocate_lock(), allocate_lock()
+        self._looking = allocate_lock()
+        # Of the thread that looks, if there is one: what wakes it, and what it releases when it ends.
+        self._running: tuple[LockType, LockType] | None = None
 
     def begin_step(self, usual_ns: float) -> None:
         """Begin to look at the calling thread as soon as it has taken too long for a step of ``usual_ns``."""
@@ -64,11 +65,11 @@ class SlowStepLooks:
             self._thread, self._task = get_ident(), current_task()
             self._sleep_s = min(max(usual_s, _LEAST_SLEEP_S), _MOST_SLEEP_S)
             self._due_ns = perf_counter_ns() + int(late_s * 1e9)
-            if not self._is_running:
-                self._wake.acquire(blocking=False)
-                self._done.acquire(blocking=False)
-                self._is_running = True
-                start_new_thread(self._run, ())
+            if self._running is None:
+                self._running = allocate_lock(), allocate_lock()
+                for lock in self._running:
+                    lock.acquire()
+                start_new_thread(self._run, self._running)
 
     def end_step(self) -> tuple[SlowLine, ...]:
         """Return the lines that were seen since the step was overdue, the most often seen first; look no more."""
@@ -87,28 +88,29 @@ class SlowStepLooks:
         """End the thread, and wait a little for it; can be called twice."""
         with self._looking:
             self._due_ns, self._seen = 0, []
-            was_running, self._is_running = self._is_running, False
-        if was_running:
-            if self._wake.locked():
-                self._wake.release()
-            self._done.acquire(timeout=_MOST_JOIN_S)
+            running, self._running = self._running, None
+        if running is not None:
+            wake, done = running
+            wake.release()
+            done.acquire(timeout=_MOST_JOIN_S)
 
-    def _run(self) -> None:
+    def _run(self, wake: LockType, done: LockType) -> None:
         pause_s = self._sleep_s
         try:
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             while True:
-                self._wake.acquire(timeout=pause_s)
+                wake.acquire(timeout=pause_s)
                 with self._looking:
-                    if not self._is_running:
+                    if self._running is None or self._running[1] is not done:
                         return
                     pause_s = self._next_s(pause_s)
         except Exception as exc:  # noqa: BLE001 - nobody else would hear of it
-            self._is_running = False
+            with self._looking:
+                self._due_ns, self._running = 0, None
             self._parts.fail(WATCH, exc)
         finally:
-            self._done.release()
+            done.release()
 
     def _next_s(self, pause_s: float) -> float:
         """Look, if the step is overdue; return when to wake next, in s."""

@@ -22,7 +22,7 @@ from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.rows import are_known, filled, row_keys, row_numbers
 from torchprof_magic.model.trace import COLLECTIVE_KEYS
-from torchprof_magic.model.units import counted, format_count, format_ns
+from torchprof_magic.model.units import counted, enumerated, format_count, format_ns
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
 
 if TYPE_CHECKING:
@@ -218,11 +218,11 @@ def _graph_launches(trace: Trace) -> Problem | None:
 def _less(trace: Trace) -> str:
     """Return advice on which recorded details to leave out, if there are any."""
     meta = trace.meta
-    if meta.two_pass is not None and meta.two_pass.detail_steps:
+    if meta.watched is not None or (meta.two_pass is not None and meta.two_pass.detail_steps):
         return ""  # these are the steps that were recorded without
     switches = {"--stack": meta.has_stacks, "--shapes": meta.has_shapes, "--memory": meta.has_memory}
     on = [name for name, is_on in switches.items() if is_on]
-    return f", or record without {' and '.join(on)}" if on else ""
+    return f", or record without {enumerated(on)}" if on else ""
 
 
 def _distorted(trace: Trace) -> Problem | None:
