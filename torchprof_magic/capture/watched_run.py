@@ -159,9 +159,10 @@ class RunWatch:
         self._strip.add(stretch)
         if is_recorded:
             self._ended_ns = ended_ns
-            self.add_between(round(max(dur_ns - self.usual_ns, 0.0)) if self.usual_ns else 0, is_of_cycle=True)
             limits = (_SLOW_WITH_DETAILS, _LEAST_MORE_WITH_DETAILS_NS) if self._is_detailed else _SLOW
-            self._note_if_slow(step, dur_ns, lines, *limits)
+            is_slow = self._note_if_slow(step, dur_ns, lines, *limits)
+            if self.usual_ns and not is_slow:  # what makes a step so slow is not that it is recorded
+                self.add_between(round(max(dur_ns - self.usual_ns, 0.0)), is_of_cycle=True)
         elif self._steps > 1:  # the first one also sets up caches, threads and optimizer state
             self._note_plain(step, dur_ns, lines)
         self._plan(step, ended_ns)
@@ -196,10 +197,13 @@ class RunWatch:
 
     def _note_if_slow(
         self, step: int, dur_ns: int, lines: tuple[SlowLine, ...], ratio: float, least_more_ns: int
-    ) -> None:
-        if self.is_worth_looking and dur_ns > max(ratio * self.usual_ns, self.usual_ns + least_more_ns):
-            self._wants_details = True
-            self._keep_slow(SlowStep(step=step, step_ns=dur_ns, usual_ns=round(self.usual_ns), lines=lines))
+    ) -> bool:
+        """Return whether the step took far longer than usual, and keep it if so."""
+        if not self.is_worth_looking or dur_ns <= max(ratio * self.usual_ns, self.usual_ns + least_more_ns):
+            return False
+        self._wants_details = True
+        self._keep_slow(SlowStep(step=step, step_ns=dur_ns, usual_ns=round(self.usual_ns), lines=lines))
+        return True
 
     def _note_plain(self, step: int, dur_ns: int, lines: tuple[SlowLine, ...]) -> None:
         self._note_if_slow(step, dur_ns, lines, *_SLOW)
