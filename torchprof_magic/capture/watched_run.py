@@ -112,7 +112,7 @@ class RunWatch:
         self._strip = Strip()
         self._slow: list[SlowStep] = []
         self._recent: deque[int] = deque(maxlen=_RECENT)
-        self._before: float | None = None  # what was usual when steps were last recorded
+        self._before: float | None = None  # what was usual at first, or when the trend last turned
         self._known_bytes: int | None = None
         self._asked_ns = 0
         self._began_ns: int | None = None
