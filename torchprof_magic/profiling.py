@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torchprof_magic.capture import CHECKS, RESTART, LiveProfile, Pause, live_session, protected
+from torchprof_magic.capture.parts import PLACE, Parts
+from torchprof_magic.capture.problems import ProblemLog
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import unscheduled_state
 from torchprof_magic.model.errors import CaptureError, OptionsError, TorchProfError
@@ -144,7 +146,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     @protected
     def __enter__(self) -> profile:  # noqa: PYI034 - Self needs Python 3.11
         """Start the recording. Raises ``CaptureError`` before any code runs if it cannot be made as asked."""
-        self._begin(place_of(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
+        self._begin(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
         return self
 
     @protected
@@ -162,7 +164,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
     @protected
     def start(self) -> None:
         """Start the recording without a ``with`` block; raises the same exceptions as entering one."""
-        self._begin(place_of(sys._getframe(1)))  # noqa: SLF001 - the documented way to the caller
+        self._begin(sys._getframe(1))  # noqa: SLF001 - the documented way to the caller
 
     @protected
     def stop(self) -> None:
@@ -272,8 +274,11 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         has_schedule = not self._options.is_adaptive or (self._run is not None and not self._is_everything)
         return None if has_schedule else unscheduled_state(self._steps_ended)
 
-    def _begin(self, title: str, stepping: Stepping | None = None) -> None:
-        """Begin a recording; with ``stepping`` it waits until the steps are handed over."""
+    def _begin(self, title: str | FrameType, stepping: Stepping | None = None) -> None:
+        """Begin a recording; with ``stepping`` it waits until the steps are handed over.
+
+        ``title`` is its name, or the frame that begins it.
+        """
         if self in _recording():
             raise CaptureError("this profile() is already recording; stop it before it is started again")
         self._run = None  # with its report, which stays where the user has kept it
@@ -287,8 +292,13 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
             options = replace(options, schedule=_EVERYTHING, two_pass=False, watch_s=None, has_step_rows=False)
         self._stepping = stepping or _MANUAL
         planned = Stepping(how="cell") if self._is_everything else self._stepping
+        failed = ProblemLog()
+        if not isinstance(title, str):
+            title = Parts(failed).ask(PLACE, place_of, title, default="")
         try:
             self._run = Run(self._prepared(options), self._kept, stepping=planned, title=title)
+            for found in failed.as_tuple():
+                self._run.note(found)
         except TorchProfError:
             raise
         except Exception as exc:  # noqa: BLE001 - the block must not fail because of us

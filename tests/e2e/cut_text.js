@@ -31,6 +31,8 @@
     const element = node.parentElement;
     const text = node.textContent.trim();
     if (text === "" || element.closest(".tp-aloud, .tp-spoken") !== null) continue;
+    // The machine is left out where it has no room: "About this run" has it.
+    if (element.closest(".tp-machine:not(.tp-progress)") !== null) continue;
     if (getComputedStyle(element).visibility === "hidden") continue;
     const range = document.createRange();
     range.selectNodeContents(node);

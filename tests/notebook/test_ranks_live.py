@@ -103,12 +103,11 @@ def test_each_engine_shows_its_report_as_text_and_tables_and_no_widget_that_coul
     shown = [content for content in cell.of("display_data") if "engine" in content["metadata"]]
     assert sorted(content["metadata"]["engine"] for content in shown) == [0, 1]
     for content in shown:
-        assert re.search(
-            r"steps 2–4 recorded(, details from [6-9–]+)?, stepped by line 2", content["data"]["text/html"]
-        )
+        # Details and lines of functions come from later steps, if there are enough.
+        assert re.search(r"steps 1–3 recorded[^<]*, stepped by line 2", content["data"]["text/html"])
         assert WIDGET not in content["data"]
     told = asked(kernel, "report.steps['number'].to_list()")
-    assert told.count("[2, 3, 4], False") == 2
+    assert told.count("[1, 2, 3], False") == 2
 
 
 @thorough
@@ -118,7 +117,7 @@ def test_an_error_on_an_engine_is_its_own_and_what_was_recorded_is_there(kernel:
     assert cell.reply["status"] == "error"
     assert "ZeroDivisionError" in str(cell.messages)
     told = asked(kernel, "report.steps['complete'].to_list()")
-    assert told.count("[True, False], False") == 2
+    assert len(re.findall(r"\[(?:True, )+False\], False", told)) == 2
 
 
 @thorough

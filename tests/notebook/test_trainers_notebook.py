@@ -43,7 +43,7 @@ def test_a_cell_says_what_made_its_steps(library: str, program: str, train: str,
         kernel.run(f"%%torchprof -q\ncallback = tp.callbacks.{name}()\n{train}(callback)")
         said = kernel.run(LAST).text
         assert re.search(rf"steps 2–4 recorded.*, stepped by callbacks\.{name}\(\)", said)
-        assert "capture." not in said
+        assert "capture." not in said.replace("capture.no_lines", "")  # of a loop so short
         assert kernel.run("print(callback.report is tp.last)").text == "True\n"
         kernel.run(f"callback = tp.callbacks.{name}(**ALL)\n{train}(callback, {failing})")
         assert "True" in kernel.run("print(not torch.autograd.profiler._is_profiler_enabled)").text

@@ -527,7 +527,8 @@ for b in few:
         """
 paths = ['a', 'b']
 for p in paths:
-    open('/dev/null').read()
+    with open('/dev/null') as file:
+        file.read()
 for b in data:  # STEP
     infer(b)
 """,

@@ -104,6 +104,8 @@ if TYPE_CHECKING:
 _ENDINGS = ("capture.gave_up", "capture.failed", "capture.taken_over", "capture.budget", "capture.budget_files")
 # In a run that is watched, the bar goes on so often.
 _PROGRESS_EVERY_NS = 2_000_000_000
+# And so often its strip is shown anew, if nothing was recorded meanwhile.
+_STRIP_EVERY_NS = 10_000_000_000
 # These are noted again if they are true of the next one.
 _OF_ONE_RECORDING = (
     "capture.no_ops",
@@ -187,7 +189,7 @@ class CaptureSession:
         self.may_hand_over = True
         self.on_warmup: Callable[[int | None], object] | None = None
         self.on_cycle: Callable[[Recording, float | None], object] | None = None
-        self._told_cycles = 0
+        self._told_cycles = self._handed_on_ns = 0
         self._told_phase = ("", 0)
         self._length: int | None = None
         self.on_leave: Callable[[], object] | None = None
@@ -520,10 +522,14 @@ class CaptureSession:
             self._tell_cycles(recorder)
 
     def _tell_cycles(self, recorder: Recorder) -> None:
-        """Hand on what is recorded so far, if a cycle is new on disk."""
+        """Hand on what is recorded so far if a cycle is new on disk, and from time to time in a run that is watched."""
         count = recorder.cycles[-1].number + 1 if recorder.cycles else 0
-        if self.on_cycle is not None and count > self._told_cycles:
-            self._told_cycles = count
+        if self.on_cycle is None or not count:
+            return
+        is_watched = isinstance(recorder.schedule, WatchSchedule)
+        is_due = is_watched and perf_counter_ns() - self._handed_on_ns > _STRIP_EVERY_NS
+        if count > self._told_cycles or is_due:
+            self._told_cycles, self._handed_on_ns = count, perf_counter_ns()
             self.parts.run(EARLY, self._hand_on)
 
     def _hand_on(self) -> None:
@@ -790,6 +796,7 @@ class CaptureSession:
         if not (was_recording or rests):
             self._report_progress(recorder.next_phase, recorder.step + 1)
         if is_complete and not rests and recorder.pass_idle(fetched_ns=fetched_ns, ended_ns=ended_ns):
+            self._tell_cycles(recorder)
             recorder.go_on()
             return
         advance = partial(

@@ -240,7 +240,7 @@ def _body_of(
         return _with_helpers(compiled, session, names)
     except Exception as exc:  # noqa: BLE001 - the cell must run all the same
         session.parts.fail(MARKED_LOOP, exc)
-        return _compiled(shell, compiled.code, compiled.source).body
+        return _left_out(_compiled(shell, compiled.code, compiled.source).body, session)
 
 
 def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[str, object]) -> CodeType:
@@ -248,7 +248,11 @@ def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[s
     session.program.modules.namespace = names
     marks = session.program.lines
     choice = Choice(session, compiled.plan, marks, compiled.source.filename)
-    body = with_marks(with_steppers(compiled.body, choice.stepper_of), marks)
+    return _left_out(with_marks(with_steppers(compiled.body, choice.stepper_of), marks), session)
+
+
+def _left_out(body: CodeType, session: CellSession) -> CodeType:
+    """Return the code of the cell, which is no function whose lines are timed."""
     if session.program.functions is not None:
         session.parts.run(FUNCTIONS, session.program.functions.leave_out, body)
     return body

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.model.intervals import nesting_order
+from torchprof_magic.model.intervals import NO_PARENT, nesting_order
 from torchprof_magic.model.meta import source_lines
 from torchprof_magic.model.trace import LANES_SCHEMA, MAX_NAME_CHARS, SCOPES_SCHEMA, SITES_SCHEMA, TEXT
 
@@ -118,12 +118,12 @@ def _function_sites(watched: Sequence[LineSite], cell: CellSource | None, before
     rows: list[dict[str, object]] = []
     for file, first in dict.fromkeys((site.file, site.first_line) for site in watched):
         last = max(site.line for site in watched if (site.file, site.first_line) == (file, first))
-        for line in range(first, last + 1):
+        for line in range(max(first, 1), last + 1):  # the code of a cell begins at line 0 in some versions of Python
             if (file, line) not in place:
                 place[file, line] = before + len(rows)
                 text = linecache.getline(file, line).rstrip("\n")
                 rows.append({"kind": "line", "parent": -1, "name": text, "file": file, "line": line})
-    sites = np.array([place[site.file, site.line] for site in watched], np.int64)
+    sites = np.array([place.get((site.file, site.line), NO_PARENT) for site in watched], np.int64)
     return pl.DataFrame(rows, schema=SITES_SCHEMA), sites
 
 
@@ -144,9 +144,10 @@ def _function_runs(marks: ProgramMarks, site_of: IntArray) -> _Runs:
             calls.append((mark, time_ns))
     found += [(line, began_ns, time_ns) for line, began_ns in calls if line]
     table = np.array(found, np.int64).reshape(-1, 3)
-    known = np.flatnonzero((table[:, 0] <= len(site_of)) & (table[:, 2] > table[:, 1]))
+    site = np.append(site_of, NO_PARENT)[np.minimum(table[:, 0] - 1, len(site_of))]
+    known = np.flatnonzero((site >= 0) & (table[:, 2] > table[:, 1]))
     table = table[known]
-    return _Runs(site_of[table[:, 0] - 1], np.full(len(table), -1, np.int64), table[:, 1], table[:, 2])
+    return _Runs(site[known], np.full(len(table), -1, np.int64), table[:, 1], table[:, 2])
 
 
 def _module_sites(modules: Sequence[ModuleSite], before: int) -> pl.DataFrame:

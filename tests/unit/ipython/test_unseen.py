@@ -132,7 +132,7 @@ for i in range(6):
     net(torch.ones(2, 4), proxy, proxies, things, more=names).sum().backward()
     optimizer.step()
 """
-FLAGS = sampled(["--modules --lines --memory --shapes --flops", "", "--memory", "--memory --two-pass"])
+FLAGS = sampled(["--modules --lines --memory --shapes --flops", "--no-stack", "--memory", "--memory --two-pass"])
 
 
 @pytest.fixture(scope="module")
