@@ -652,6 +652,8 @@ class Recorder:
         self._parts.undo(PYTHON_CALLS, calls.end)
         if calls.ended_ns is not None and engine.stage is Stage.RUNNING:
             self._parts.run(PYTHON_CALLS, engine.add_metadata, {STACKS_END_KEY: str(calls.ended_ns)})
+        if self._watch is not None and calls.ended_ns is None:
+            calls.calls = 0  # a run of hours may record stacks again and again
         if calls.is_reached:
             self.change(with_stack=False, with_modules=False)
             may_follow = self.schedule.may_follow(self.schedule.cycle(self.step))
