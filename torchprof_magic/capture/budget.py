@@ -121,7 +121,7 @@ class Budget:
             asked = [name for name in flags if getattr(options, name)]
             if asked:
                 self._left_out.append(f"{what} ({', '.join(flags[name] for name in asked)})")
-                self._note_lighter(cycle, step)
+                self._note_lighter(cycle, step, " and ".join(self._left_out))
                 without: dict[str, Any] = dict.fromkeys(asked, False)
                 return replace(options, **without)
         return None
@@ -138,15 +138,7 @@ class Budget:
 
     def note_cycle(self, cycle: int, step: int) -> None:
         """Note that this cycle of a run that is watched ends with this step, and that none with details follows."""
-        self._is_reached = True
-        self._problems.note(
-            "capture.degraded",
-            cycle=cycle,
-            step=step,
-            reason=self.growth_text(),
-            limit=self.limit_text(),
-            left_out="shapes, memory and stacks",
-        )
+        self._note_lighter(cycle, step, "shapes, memory and stacks")
 
     def note_files(self, step: int) -> None:
         """Note that recording stops after this step, because of the size of the files so far."""
@@ -171,7 +163,7 @@ class Budget:
     def _note_stop(self, step: int, reason: str, limit: str) -> None:
         self._problems.note("capture.budget", step=step, reason=reason, limit=limit)
 
-    def _note_lighter(self, cycle: int, step: int) -> None:
+    def _note_lighter(self, cycle: int, step: int, left_out: str) -> None:
         self._is_reached = True
         self._problems.note(
             "capture.degraded",
@@ -179,7 +171,7 @@ class Budget:
             step=step,
             reason=self.growth_text(),
             limit=self.limit_text(),
-            left_out=" and ".join(self._left_out),
+            left_out=left_out,
         )
 
     def _note_part(self, step: int) -> None:
