@@ -11,14 +11,14 @@ from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-# A loop of unknown length, which ends when the test says so.
+# A loop of unknown length, which ends when the test says so. Most of a step is the optimizer, whose advice is tried.
 SETUP = """\
 %load_ext torchprof_magic
 import itertools, pathlib, time, torch
 from torch import nn
 import torchprof_magic.run.early.helper as helper
 helper.gives_way = False  # the machine of a test is busy
-model = nn.Sequential(*itertools.chain(*((nn.Linear(64, 64), nn.GELU()) for _ in range(12))))
+model = nn.Sequential(*itertools.chain(*((nn.Linear(64, 64), nn.GELU()) for _ in range(32))))
 optimizer = torch.optim.AdamW(model.parameters(), foreach=False)"""
 TRAIN = """\
 %%torchprof -o run
@@ -28,7 +28,7 @@ for step in itertools.count():
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
-    time.sleep(0.01)
+    time.sleep(0.005)
     if pathlib.Path("{go}").exists():
         break
 print("after", step, "steps")"""
