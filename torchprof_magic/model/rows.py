@@ -107,6 +107,11 @@ def rows_where(frame: pl.DataFrame, is_kept: BoolArray) -> pl.DataFrame:
     return pl.DataFrame([column.filter(mask) for column in frame.get_columns()])
 
 
+def keys_of(steps: pl.DataFrame) -> list[tuple[int, int]]:
+    """Return the cycle and the number of each step, which no other step has."""
+    return list(zip(steps["cycle"].to_list(), steps["number"].to_list(), strict=True))
+
+
 def frame_of(schema: Mapping[str, DType], columns: Mapping[str, object]) -> pl.DataFrame:
     """Return a frame with the columns of a schema, from values that polars needs not look at to know their type."""
     return pl.DataFrame([_series(name, columns[name], dtype) for name, dtype in schema.items()])

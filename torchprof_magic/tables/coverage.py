@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.coverage import Launches, launches_of, work_without_launch
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
+from torchprof_magic.model.rows import filled
 from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ _SCHEMA = {column.name: pl.Int64 for column in COLUMNS}
 def coverage_table(trace: Trace) -> Table:
     """Return a row for the whole recording, one per device, and one per device and step; empty without launches."""
     found, strays = launches_of(trace), work_without_launch(trace)
-    stray_device = trace.events["device"].fill_null(0).to_numpy().astype(np.int64)[strays]
-    stray_step = trace.events["step"].fill_null(NO_PARENT).to_numpy().astype(np.int64)[strays]
+    stray_device = filled(trace.events["device"], 0)[strays]
+    stray_step = filled(trace.events["step"], NO_PARENT)[strays]
     if len(found.row) + len(strays) == 0:
         return Table(frame=pl.DataFrame(schema=_SCHEMA), columns=COLUMNS)
     rows = [_row(None, None, found, np.ones(len(found.row), np.bool_), len(strays))]

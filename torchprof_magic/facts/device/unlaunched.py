@@ -13,6 +13,7 @@ import polars as pl
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.shared import in_category, name_numbers, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
+from torchprof_magic.model.rows import filled
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -65,7 +66,7 @@ def _ops_of_steps(trace: Trace) -> pl.DataFrame:
     name = name_numbers(trace).astype(np.int64)
     op_name = np.append(np.where(is_op, name, NO_PARENT), NO_PARENT)
     launches = np.bincount(parent[launches_of(trace).row] + 1, minlength=events.height + 1)[1:]
-    step = events["step"].fill_null(NO_PARENT).to_numpy().astype(np.int64)
+    step = filled(events["step"], NO_PARENT)
     rows = np.flatnonzero(is_op & (step >= 0))
     rows = rows[np.argsort(events["start_ns"].to_numpy()[rows], kind="stable")]
     columns = {

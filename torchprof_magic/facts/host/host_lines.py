@@ -51,9 +51,15 @@ class SeenLines(NamedTuple):
     call: pl.Series
 
 
+_NO_NUMBERS, _NO_TEXT = np.empty(0, np.int64), pl.Series(dtype=pl.String)
+_NONE_SEEN = SeenLines(at_ns=_NO_NUMBERS, file=_NO_TEXT, line=_NO_NUMBERS, call=_NO_TEXT)
+
+
 @once_per_trace
 def seen_lines(trace: Trace) -> SeenLines:
     """Return the lines in which the thread imported, ran or waited when a live run looked."""
+    if trace.host_lines.height == trace.waits.height == 0:
+        return _NONE_SEEN
     columns = ("start_ns", "file", "line", "call")
     called = pl.coalesce("import " + pl.col("module").cast(pl.String), pl.col("call").cast(pl.String)).alias("call")
     found = pl.concat(

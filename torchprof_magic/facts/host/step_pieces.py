@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.window import windows_of
-from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.blocking import calls_that_block
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
     BLOCKED,
@@ -36,6 +36,7 @@ from torchprof_magic.facts.host.phases import PHASES, phase_of_events, structura
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
+from torchprof_magic.model.rows import keys_of
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -139,7 +140,7 @@ def idle_of_steps(trace: Trace) -> IntArray:
     table = sum_by(pieces.step * len(PHASES) + pieces.phase, pieces.dur_ns, steps.height * len(PHASES))
     of_phase = dict(zip(PHASES, table.reshape(-1, len(PHASES)).T, strict=True))
     cpu = {(mark.cycle, mark.number): mark.cpu_ns for mark in trace.meta.recorded_steps}
-    used = [cpu.get(key) for key in steps.select("cycle", "number").rows()]
+    used = [cpu.get(key) for key in keys_of(steps)]
     whole = (steps["end_ns"] - steps["start_ns"]).to_numpy()
     asleep = whole - np.array(
         [dur if ns is None else ns for ns, dur in zip(used, whole.tolist(), strict=True)], np.int64
@@ -206,9 +207,7 @@ def fetched_ns(trace: Trace) -> IntArray:
         (mark.cycle, mark.number): None if mark.fetch_ns is None else mark.lead_ns + mark.fetch_ns
         for mark in trace.meta.recorded_steps
     }
-    ends = zip(
-        trace.steps.select("cycle", "number").rows(), *(trace.steps[key] for key in ("start_ns", "end_ns")), strict=True
-    )
+    ends = zip(keys_of(trace.steps), *(trace.steps[key] for key in ("start_ns", "end_ns")), strict=True)
     found = [end if (fetch := known.get(key)) is None else min(start + fetch, end) for key, start, end in ends]
     return np.array(found, np.int64)
 
@@ -252,9 +251,9 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray, fetche
 
 def _is_set_up(trace: Trace) -> BoolArray:
     """Return which events are blocking calls that load or make code for the device; with one more entry for -1."""
-    calls = blocking_calls(trace)
+    calls = calls_that_block(trace)
     found = np.zeros(trace.events.height + 1, np.bool_)
-    found[calls.filter(pl.col("rule") == "init")["row"].to_numpy()] = True
+    found[calls.row[calls.meet("init")]] = True
     return found
 
 
@@ -285,7 +284,7 @@ def _is_told(trace: Trace, count: int) -> BoolArray:
     if not (_has_fetches(trace) and trace.steps.height):
         return np.zeros(count, np.bool_)
     marks = {(mark.cycle, mark.number) for mark in trace.meta.recorded_steps if mark.fetch_ns is not None}
-    return np.array([key in marks for key in trace.steps.select("cycle", "number").rows()], np.bool_)
+    return np.array([key in marks for key in keys_of(trace.steps)], np.bool_)
 
 
 def _has_fetches(trace: Trace) -> bool:

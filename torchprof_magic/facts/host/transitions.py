@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import IntArray  # noqa: TC001 - a field of a named tuple
+from torchprof_magic.model.rows import keys_of, rows_where
 from torchprof_magic.model.trace import STEP_PATTERN
 
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ def transitions_ns(trace: Trace) -> IntArray:
     is 0.
     """
     is_range = is_named(trace, STEP_PATTERN) & in_category(trace, "user_annotation")
-    ranges = trace.events.filter(is_range).select(
-        "cycle",
-        pl.col("name").cast(pl.String).str.extract(STEP_PATTERN).cast(pl.Int32).alias("number"),
-        pl.col("dur_ns").alias("range_ns"),
-    )
-    ranges = ranges.unique(["cycle", "number"], keep="first", maintain_order=True)
-    steps = trace.steps.join(ranges, on=["cycle", "number"], how="left", maintain_order="left")
-    around = (pl.col("range_ns") - (pl.col("end_ns") - pl.col("start_ns"))).fill_null(0).clip(0)
-    return steps.select(around.alias("ns"))["ns"].to_numpy()
+    events = rows_where(trace.events.select("name", "cycle", "dur_ns"), is_range)
+    number = [int(name.rpartition("#")[2]) for name in events["name"].to_list()]
+    keys = zip(events["cycle"].to_list(), number, strict=True)
+    range_ns: dict[tuple[int, int], int] = {}
+    for key, dur_ns in zip(keys, events["dur_ns"].to_list(), strict=True):
+        range_ns.setdefault(key, dur_ns)  # the first one of each step
+    whole_ns = (trace.steps["end_ns"] - trace.steps["start_ns"]).to_list()
+    around = [range_ns.get(key, 0) - whole for key, whole in zip(keys_of(trace.steps), whole_ns, strict=True)]
+    return np.maximum(np.array(around, np.int64), 0)
 
 
 class OwnWork(NamedTuple):
@@ -50,8 +50,8 @@ def own_work(trace: Trace) -> OwnWork:
     found: list[tuple[int, int, int]] = []
     if not own:
         return OwnWork(*np.empty((3, 0), np.int64))
-    rows = trace.steps.select("cycle", "number", "start_ns", "end_ns").rows()
-    for lane, (cycle, number, start, end) in zip(lanes_of_steps(trace).tolist(), rows, strict=True):
-        if (mark := own.get((cycle, number))) is not None:
+    times = trace.steps["start_ns"].to_list(), trace.steps["end_ns"].to_list()
+    for lane, key, start, end in zip(lanes_of_steps(trace).tolist(), keys_of(trace.steps), *times, strict=True):
+        if (mark := own.get(key)) is not None:
             found += [(lane, start, start + mark.lead_ns), (lane, end - mark.tail_ns, end)]
     return OwnWork(*np.array(found, np.int64).reshape(-1, 3).T)

@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
+from torchprof_magic.model.rows import filled
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -62,7 +63,7 @@ def _lives_on(trace: Trace, device: str) -> Lives:
         end=np.concatenate((seen.end, np.full(before.height, history.height))),
         size_bytes=np.concatenate((seen.size_bytes, before["requested_bytes"].to_numpy())),
         address=np.concatenate((seen.address, before["address"].to_numpy())),
-        stack=np.concatenate((seen.stack, before["stack"].fill_null(NO_PARENT).to_numpy())),
+        stack=np.concatenate((seen.stack, filled(before["stack"], NO_PARENT))),
     )
 
 
@@ -78,7 +79,7 @@ def _seen_in(history: pl.DataFrame) -> Lives:
     next_row = np.where(has_next, np.append(row[1:], row[:1]), history.height)
     is_from_before = ~is_alloc & ~was_alloc
     kept = is_alloc | is_from_before
-    stack = rows["stack"].fill_null(NO_PARENT).to_numpy().astype(np.int64)
+    stack = filled(rows["stack"], NO_PARENT)
     return Lives(
         begin=np.where(is_alloc, row, NO_PARENT)[kept],
         end=np.where(is_alloc, next_row, row)[kept],

@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.facts.ops.calls import Nest, nest_among, ops_around
 from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
+from torchprof_magic.model.rows import filled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ def _stacks_at(trace: Trace, row: IntArray) -> IntArray:
     """Return the stack in which each event row begins."""
     tree = stack_tree(trace)
     if len(tree.frames.row) == 0:
-        stack = trace.events["stack"].fill_null(NO_PARENT).to_numpy().astype(np.int64)
+        stack = filled(trace.events["stack"], NO_PARENT)
         return stack[row] if len(stack) else row.copy()
     start = trace.events["start_ns"].to_numpy()[row]
     frame = ops_around(trace, tree.frames, row, start)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
 from torchprof_magic.facts.host.host_states import Timeline, timelines_of
 from torchprof_magic.facts.ops.flops import flops_of_events
 from torchprof_magic.facts.shared import device_rows, launch_links
@@ -15,7 +15,7 @@ from torchprof_magic.facts.source.forward_of import backward_nodes, first_forwar
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
-from torchprof_magic.model.rows import are_known
+from torchprof_magic.model.rows import are_known, filled
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -104,17 +104,18 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     _, dur = part.cut(start, events["dur_ns"].to_numpy())
     work = device_rows(trace)
     is_backward = forward[work] >= 0
-    calls = blocking_calls(trace).filter(pl.col("rule") != "profiler")
-    _, wait_ns = part.cut(calls["start_ns"].to_numpy(), calls["dur_ns"].to_numpy())
+    calls = calls_that_block(trace)
+    calls = BlockingCalls(*(column[~calls.meet("profiler")] for column in calls))
+    _, wait_ns = part.cut(calls.start_ns, calls.end_ns - calls.start_ns)
     nodes = backward_nodes(trace)
     flops = flops_of_events(trace)
     counted = np.flatnonzero(are_known(flops) & part.holds(start))
-    of_counted, is_of_backward = flops.fill_null(0).to_numpy()[counted], forward[counted] >= 0
+    of_counted, is_of_backward = filled(flops, 0)[counted], forward[counted] >= 0
     return Shares(
         runs=_runs(runs, part),
         self_ns=sum_by(runs.site, own_time(parent, run_start, run_ns, overlaps), count),
         total_ns=sum_by(runs.site, run_ns * ~is_repeated(runs), count),
-        wait_ns=sum_by(sites[calls["row"].to_numpy()], wait_ns, count),
+        wait_ns=sum_by(sites[calls.row], wait_ns, count),
         device_ns=sum_by(sites[work], dur[work] * ~is_backward, count),
         backward_ns=sum_by(sites[nodes.row], nodes.own_ns(dur), count),
         backward_device_ns=sum_by(sites[work], dur[work] * is_backward, count),

@@ -13,6 +13,7 @@ from torchprof_magic.facts.host.step_pieces import StepPieces, recorded_pieces
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.places import Places, functions_around, places_that_ran, with_forward_places
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
+from torchprof_magic.model.rows import filled
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -38,7 +39,7 @@ def placed_pieces(trace: Trace) -> PlacedPieces:
     row = np.append(host_nest(trace).row, NO_PARENT)[named]
     has_site = pieces.site >= 0
     ran = places_that_ran(trace, np.where(has_site, NO_PARENT, row), pieces.start_ns)
-    lines = np.append(trace.sites["line"].fill_null(0).to_numpy(), 0)[pieces.site]
+    lines = np.append(filled(trace.sites["line"], 0), 0)[pieces.site]
     ran = ran._replace(file=np.where(has_site, pieces.site, ran.file), line=np.where(has_site, lines, ran.line))
     return PlacedPieces(pieces, named, with_forward_places(trace, row, ran), ran)
 

@@ -30,6 +30,7 @@ from torchprof_magic.facts.source.step_places import called, placed_pieces
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
 from torchprof_magic.model.line_calls import call_of_line
+from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
 
@@ -270,7 +271,7 @@ def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
     """Return the causes with the part of Python in which modules were imported, where only its length is known."""
     if trace.host_lines["module"].is_not_null().any():
         return causes
-    numbers = set(trace.steps[counted_steps(trace).row.tolist()].select("cycle", "number").rows())
+    numbers = set(keys_of(trace.steps[counted_steps(trace).row.tolist()]))
     marks = [mark for mark in trace.meta.recorded_steps if mark.import_ns and (mark.cycle, mark.number) in numbers]
     if not marks:
         return causes

@@ -32,6 +32,7 @@ from torchprof_magic.findings.verdict.words import (
     others_words,
     recording_words,
 )
+from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.units import counted, format_ns, format_ratio, printable
 from torchprof_magic.tables.execution_trace import has_graph
@@ -354,8 +355,8 @@ def _work_on_host(account: Account) -> tuple[Cause, Kind]:
 
 def _partly_paused(trace: Trace, account: Account) -> Verdict | None:
     """Return that the recording was paused, if Python would be the limit only because of that."""
-    steps = trace.steps[counted_steps(trace).row.tolist()].select("cycle", "number").rows()
-    paused_ns = sum(m.paused_ns for m in trace.meta.recorded_steps if (m.cycle, m.number) in set(steps))
+    steps = set(keys_of(trace.steps[counted_steps(trace).row.tolist()]))
+    paused_ns = sum(m.paused_ns for m in trace.meta.recorded_steps if (m.cycle, m.number) in steps)
     other, whole = account.causes["python"].ns, account.whole_ns
     if not paused_ns or other <= LOUD_PYTHON * whole or other - paused_ns > LOUD_PYTHON * (whole - paused_ns):
         return None

@@ -24,6 +24,7 @@ from torchprof_magic.findings.verdict.accounts import device_account, named_piec
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
 from torchprof_magic.findings.verdict.once import IMPORTS, one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name, once_words, place_of
+from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
 
@@ -287,7 +288,7 @@ def _importing(trace: Trace) -> dict[tuple[int, int], StepMark]:
 def imported_in(trace: Trace, step: int) -> str:
     """Return what a step imported, such as ``214 modules (pandas, ...)``; empty for nothing."""
     importing = _importing(trace)
-    mark = importing.get(trace.steps.select("cycle", "number").row(step)) if importing else None
+    mark = importing.get(keys_of(trace.steps)[step]) if importing else None
     if mark is None:
         return ""
     return f"{counted(mark.imported, 'module')} ({', '.join(map(cut_name, mark.imports))})"

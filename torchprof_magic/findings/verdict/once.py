@@ -12,7 +12,7 @@ from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.device.coverage import work_without_launch
 from torchprof_magic.facts.device.idle_pieces import LATENCY, QUEUED, idle_pieces
 from torchprof_magic.facts.device.launches import launching_calls
-from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.blocking import calls_that_block
 from torchprof_magic.facts.host.host_lines import imports_of, line_seen_in, seen_lines
 from torchprof_magic.facts.host.host_states import COMPILE_NAME
 from torchprof_magic.facts.host.one_time import IMPORT_NAME, WORKER_FETCH, one_time_events, one_time_spans
@@ -70,7 +70,8 @@ def one_time_within(trace: Trace, start_ns: IntArray, end_ns: IntArray) -> OneTi
     is_host = ~in_category(trace, *DEVICE_CATEGORIES, "runtime")
     named = is_host & is_named(trace, COMPILE_NAME)
     named |= one_time_events(trace)
-    named[blocking_calls(trace).filter(pl.col("rule") == "init")["row"].to_numpy()] = True
+    calls = calls_that_block(trace)
+    named[calls.row[calls.meet("init")]] = True
     rows = np.flatnonzero(named)
     start, dur = (events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns"))
     once = one_time_spans(trace)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.coverage import launches_of
@@ -21,13 +20,14 @@ from torchprof_magic.facts.shared import (
     is_named,
     launch_links,
     launch_sources,
+    name_numbers,
     once_per_trace,
 )
 from torchprof_magic.facts.source.shown_files import call_as_shown
 from torchprof_magic.findings.verdict.accounts import Account, Cause, kernels_per_step, time_in_steps
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio, short_file
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, GRAPH_LAUNCH
 from torchprof_magic.tables.waiting.loaders import starved_words
@@ -35,6 +35,9 @@ from torchprof_magic.tables.waiting.loaders import starved_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import numpy.typing as npt
+
+    from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
     Words = Callable[[Trace, Account, Cause], tuple["Span", ...]]
@@ -344,22 +347,28 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     whole = max(int(ns.sum()), 1)
     if 2 * int(ns[op >= 0].sum()) < whole:
         return []
-    sums = pl.DataFrame({"name": events["name"].gather(op[op >= 0]).cast(pl.String), "ns": ns[op >= 0]})
-    rows = sums.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False]).head(2).rows()
-    return [(name, ns / whole) for name, ns in rows if ns]
+    return [(name, ns / whole) for name, ns in _longest_names(trace, op[op >= 0], ns[op >= 0], most=2)]
 
 
 def top_kernels(trace: Trace) -> list[tuple[str, float]]:
     """Return the two names with the most device time in the chosen steps and their shares, collectives left out."""
-    work = trace.events.with_row_index("row").filter(pl.col("category").is_in(DEVICE_CATEGORIES))
-    is_comm = is_named(trace, COLLECTIVE_KERNEL)[work["row"].to_numpy()]
-    inside = time_in_steps(trace, work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
-    work = work.with_columns(pl.Series("dur_ns", inside))
-    sums = work.filter(pl.Series(~is_comm)).group_by("name").agg(pl.col("dur_ns").sum())
-    sums = sums.with_columns(pl.col("name").cast(pl.String))
+    row = device_rows(trace)
+    is_comm = is_named(trace, COLLECTIVE_KERNEL)[row]
+    inside = time_in_steps(trace, *(trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns")))
     whole = max(int(inside.sum()), 1)
-    rows = sums.sort("dur_ns", "name", descending=[True, False]).head(2).rows()
-    return [(name, ns / whole) for name, ns in rows if ns]
+    return [(name, ns / whole) for name, ns in _longest_names(trace, row[~is_comm], inside[~is_comm], most=2)]
+
+
+def _longest_names(
+    trace: Trace, row: IntArray, ns: IntArray | npt.NDArray[np.float64], *, most: int
+) -> list[tuple[str, float]]:
+    """Return the names of events that take the most time together, with that time; equal ones in the order of names."""
+    used, first, of_name = np.unique(name_numbers(trace)[row], return_index=True, return_inverse=True)
+    sums = np.bincount(of_name, weights=ns, minlength=len(used))
+    longest = np.flatnonzero((sums > 0) & (sums >= np.sort(sums)[-most:].min(initial=np.inf)))
+    names = values_at(trace.events["name"], row[first[longest]]).to_list()
+    found = sorted(zip((-sums[longest]).tolist(), names, strict=True))[:most]
+    return [(name, -negative) for negative, name in found]
 
 
 def _graphs(trace: Trace) -> tuple[Span, ...]:
@@ -472,14 +481,12 @@ def top_ops(trace: Trace) -> list[tuple[str, float]]:
 
     A call counts with the part of its self time that it has of its time in these steps.
     """
-    events, ops = trace.events, op_rows(trace)
+    ops = op_rows(trace)
     inside = time_in_steps(trace, ops.start_ns, ops.dur_ns) / np.maximum(ops.dur_ns, 1)
     is_op = in_category(trace, "cpu_op")[ops.row] & (inside > 0) & (ops.self_cpu_ns > 0)
-    row, ns = ops.row[is_op], (ops.self_cpu_ns * inside)[is_op]
-    sums = pl.DataFrame({"name": events["name"].gather(row).cast(pl.String), "ns": ns})
-    rows = sums.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
-    whole = max(float(rows["ns"].sum()), 1.0)
-    return [(name, each / whole) for name, each in rows.head(3).rows()]
+    ns = (ops.self_cpu_ns * inside)[is_op]
+    whole = max(float(ns.sum()), 1.0)
+    return [(name, each / whole) for name, each in _longest_names(trace, ops.row[is_op], ns, most=3)]
 
 
 def _optimizer_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:

@@ -32,19 +32,23 @@ _DIGITS_OF_INT32 = 11
 LAST_MICROS = 2**63 // 1000 - 1  # later times do not fit into int64 ns
 
 
-def fragments(values: Sequence[Raw] | Sequence[Sequence[Raw]]) -> pl.Series:
+def fragments(values: Sequence[Raw] | Sequence[Sequence[Raw]], *, without: bytes = b"") -> pl.Series:
     """Return JSON fragments, or arrays of them, as text, empty where missing.
 
-    Bytes that are not UTF-8 become replacement characters.
+    Bytes that are not UTF-8 become replacement characters. ``without`` are bytes that are left out of all.
     """
-    text = _ENCODER.encode_lines(values).decode(errors="replace")
+    text = _text_of(_ENCODER.encode_lines(values), without.replace(b"\n", b""))
     if len(values) < MANY_VALUES:
         lines = pl.Series(text.split("\n"), dtype=pl.String)
     else:
         lines = pl.select(pl.lit(text).str.split("\n").explode()).to_series()
     if len(lines) == len(values) + 1:
         return lines.head(len(values))
-    return pl.Series([_ENCODER.encode(value).decode(errors="replace") for value in values], dtype=pl.String)
+    return pl.Series([_text_of(_ENCODER.encode(value), without) for value in values], dtype=pl.String)
+
+
+def _text_of(encoded: bytes, without: bytes) -> str:
+    return (encoded.translate(None, without) if without else encoded).decode(errors="replace")
 
 
 class InexactError(ValueError):
@@ -193,7 +197,7 @@ def raw_text(values: Sequence[Raw]) -> pl.Series:
     return (text.set(text == "", None) if missing else text).cast(TEXT)
 
 
-def json_arrays(*members: Sequence[Raw], blanks: str = r"\s") -> pl.Series:
+def json_arrays(*members: Sequence[Raw], blanks: bytes = b" \r\n\t") -> pl.Series:
     """Return one JSON array of a fragment of each list as categories, null where the first fragment is missing.
 
     ``blanks`` are what indented files have between the values; texts with spaces keep them if it leaves those out.
@@ -202,7 +206,7 @@ def json_arrays(*members: Sequence[Raw], blanks: str = r"\s") -> pl.Series:
     missing = first.count(NO_RAW)
     if missing == len(first):
         return no_text(len(first))
-    arrays = fragments(list(zip(*map(_with_nulls, members), strict=True))).str.replace_all(blanks, "")
+    arrays = fragments(list(zip(*map(_with_nulls, members), strict=True)), without=blanks)
     if missing:
         arrays = arrays.set(pl.Series([value == NO_RAW for value in first]), None)
     return arrays.cast(TEXT)

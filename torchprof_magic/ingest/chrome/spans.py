@@ -132,7 +132,7 @@ def _collectives(args: list[Args]) -> pl.Series:
         [arg.group_size for arg in args],
         [arg.group_ranks for arg in args],
         [arg.collective_number for arg in args],
-        blanks=r"[\r\n\t]",
+        blanks=b"\r\n\t",
     )
 
 

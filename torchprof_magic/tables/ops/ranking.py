@@ -15,6 +15,7 @@ from torchprof_magic.facts.ops.calls import nest_among
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.model.intervals import IntArray, covered_ns, self_time
+from torchprof_magic.model.rows import filled
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.vendors import LAUNCH
 
@@ -106,7 +107,7 @@ def event_metrics(trace: Trace) -> Metrics:
 def _launches(trace: Trace) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Return the rows of launches and of kernels by start, and for each launch its kernel's place, -1 for none."""
     events = trace.events
-    start, correlation = events["start_ns"].to_numpy(), events["correlation"].fill_null(-1).to_numpy()
+    start, correlation = events["start_ns"].to_numpy(), filled(events["correlation"], -1)
     is_launch = is_named(trace, LAUNCH)
     launch = np.flatnonzero(is_launch & in_category(trace, "runtime"))
     kernel = np.flatnonzero(in_category(trace, "kernel"))

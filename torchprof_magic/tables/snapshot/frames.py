@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.memory.alive import alive_at, peak_row
@@ -12,6 +11,7 @@ from torchprof_magic.facts.memory.block_lives import block_lives, device_history
 from torchprof_magic.facts.memory.stack_lines import lines_of
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT
+from torchprof_magic.model.rows import filled
 from torchprof_magic.model.shapes import Column
 
 if TYPE_CHECKING:
@@ -202,14 +202,14 @@ ALIVE_COLUMNS = (
 
 def segments_table(trace: Trace) -> pl.DataFrame:
     """Return one row per segment, in the order of the snapshot, with the columns of ``SEGMENT_COLUMNS``."""
-    stack = trace.segments["stack"].fill_null(NO_PARENT).to_numpy().astype(np.int64)
+    stack = filled(trace.segments["stack"], NO_PARENT)
     rows = _segments(trace).with_columns(lines_of(trace, stack))
     return rows.select(column.name for column in SEGMENT_COLUMNS)
 
 
 def blocks_table(trace: Trace) -> pl.DataFrame:
     """Return one row per block, in the order of the snapshot, with the columns of ``BLOCK_COLUMNS``."""
-    stack = trace.blocks["stack"].fill_null(NO_PARENT).to_numpy().astype(np.int64)
+    stack = filled(trace.blocks["stack"], NO_PARENT)
     owners = trace.segments.select("device", pl.col("pool").cast(pl.String))[trace.blocks["segment"].to_list()]
     rows = pl.concat([trace.blocks, owners, lines_of(trace, stack)], how="horizontal")
     begun = pl.concat([_BEGUN, *(_begun_on(trace, device) for device in block_lives(trace))])

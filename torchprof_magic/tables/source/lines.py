@@ -15,7 +15,7 @@ from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, wa
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.line_times import line_times
 from torchprof_magic.facts.source.places import call_tree, is_users_file, places_of, places_that_ran
-from torchprof_magic.model.rows import values_at
+from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import BarPart, Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.tables.steps import of_memory_steps
@@ -217,7 +217,7 @@ def _functions(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     """Return the user's functions and their recorded calls; those that begin in one line are one."""
     nest, events = host_nest(trace), trace.events
     frames = np.flatnonzero(in_category(trace, "python_function")[nest.row])
-    stack = events["stack"].fill_null(-1).to_numpy()[nest.row[frames]]
+    stack = filled(events["stack"], -1)[nest.row[frames]]
     users = np.append(is_users_file(trace.stacks["file"]), False)
     works = [lane for lane, line in thread_timelines(trace).items() if does_more_than_python(line)]
     chosen = users[stack] & (np.isin(nest.lane[frames], works) | (not works))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
+from torchprof_magic.model.rows import filled
 from torchprof_magic.model.shapes import Excerpt, Slices
 from torchprof_magic.tables.timeline.slice_levels import (
     Integers,
@@ -88,7 +89,7 @@ class SliceWindows:
         # The name of a merged slice is that of its longest one. Of queues and counters, the highest level is shown.
         is_curve = self.frame["kind"].is_in(CURVES).to_numpy()
         weight[is_curve] = np.minimum(self.frame["count"].to_numpy()[is_curve], MOST_WEIGHT)
-        begins = np.where(self.cause > 0, self.frame["count"].fill_null(0).to_numpy(), 0)
+        begins = np.where(self.cause > 0, filled(self.frame["count"], 0), 0)
         gaps, cause_gaps = (begins == GAP_BEGINS).astype(np.int32), (begins > 0).astype(np.int32)
         return SliceTimes(start_ns, dur_ns, weight, self.cause, gaps, cause_gaps)
 

@@ -19,6 +19,7 @@ from torchprof_magic.facts.source.flame_boxes import HostBoxes, recorded_boxes, 
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
+from torchprof_magic.model.rows import filled
 from torchprof_magic.model.shapes import Column, Layer, Scale, SliceLane, Slices
 from torchprof_magic.model.units import format_bytes, format_file_size, format_ratio, short_file
 from torchprof_magic.tables.flame.call_tree import event_names
@@ -317,7 +318,7 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
     events = trace.events
     work = device_rows(trace)
     ranges = np.flatnonzero(in_category(trace, "gpu_user_annotation"))
-    device = events["device"].fill_null(0).to_numpy()
+    device = filled(events["device"], 0)
     lane = events["lane"].to_numpy()
     titles = _short_titles(trace, np.arange(trace.lanes.height))
     idle, busy = idle_runs(trace), {number: times for number, *times in device_intervals(trace)}

@@ -10,6 +10,7 @@ import numpy as np
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
+from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.tables.waiting.loaders import MOSTLY_LATE, fetch_rows, has_workers
 
@@ -74,7 +75,7 @@ def _work_ns(trace: Trace) -> float:
 
     What it only waits for, such as a file, workers can wait for side by side.
     """
-    chosen = set(trace.steps[counted_steps(trace).row.tolist()].select("cycle", "number").rows())
+    chosen = set(keys_of(trace.steps[counted_steps(trace).row.tolist()]))
     marks = [mark.cpu_ns for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) in chosen]
     known = [cpu_ns for cpu_ns in marks if cpu_ns is not None]
     return sum(known) / len(known) if known else 0.0

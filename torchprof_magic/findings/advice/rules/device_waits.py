@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.idle_pieces import gaps_of
-from torchprof_magic.facts.host.blocking import blocking_calls
+from torchprof_magic.facts.host.blocking import blocking_calls, calls_that_block
 from torchprof_magic.facts.host.host_nest import host_nest, indexes_of
 from torchprof_magic.facts.host.host_states import called_ops
 from torchprof_magic.facts.shared import launch_links, launch_sources
@@ -83,7 +83,8 @@ def pageable_copy(trace: Trace) -> list[Advice]:
 
 def _waits_in(trace: Trace, ops: IntArray) -> IntArray:
     """Return the waits for a copy in some ops: what else an op does there, as starting the driver, is no copy."""
-    waits = blocking_calls(trace).filter(pl.col("rule").is_in(("sync", "copy")))["row"].to_numpy().astype(np.int64)
+    calls = calls_that_block(trace)
+    waits = calls.row[calls.meet("sync", "copy")]
     return waits[np.isin(_called(trace, waits), ops)]
 
 
