@@ -22,6 +22,7 @@ from torchprof_magic.model.units import (
 )
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_peaks
+from torchprof_magic.tables.ops.op_groups import is_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -186,8 +187,9 @@ def _phase_lines(steps: pl.DataFrame) -> list[str]:
 
 
 def _op_lines(ops: Table, steps: pl.DataFrame) -> list[str]:
-    """Return the first rows of the table of ops; sums are given per step, where there are steps."""
+    """Return the first ops, without the annotations around others; sums are given per step, where there are steps."""
     frame = top_rows(ops)
+    frame = frame.filter(~is_scope()) if {"kind", "total_cpu_ns"} <= {*frame.columns} else frame
     if frame.height == 0:
         return []
     shown = [column for column in ops.columns if column.unit in _UNITS and not column.is_minor]
