@@ -63,6 +63,14 @@ def _parser() -> argparse.ArgumentParser:
         "--summary", action="store_true", help="print the summary as text; the default without -o or --sql"
     )
     how.add_argument("--json", action="store_true", help="print the summary, or the rows of the query, as JSON")
+    how.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print the summary as Markdown, for colleagues and for programs that write code",
+    )
+    parser.add_argument(
+        "--max-tokens", metavar="N", type=int, help="let the Markdown have at most about N tokens (default: 2000)"
+    )
     return parser
 
 
@@ -73,8 +81,10 @@ def _run(parsed: argparse.Namespace) -> None:
         print_text(printable(f"Wrote {path}"), file=sys.stderr)
     if parsed.sql:
         print_text(_answer(report, parsed.sql, is_json=parsed.json))
-    if parsed.summary or (not parsed.sql and (parsed.json or not parsed.output)):
-        print_text(report.summary("json" if parsed.json else "text"))
+    if parsed.summary or parsed.markdown or (not parsed.sql and (parsed.json or not parsed.output)):
+        form = "markdown" if parsed.markdown else "json" if parsed.json else "text"
+        limit = {} if parsed.max_tokens is None else {"max_tokens": parsed.max_tokens}
+        print_text(report.summary(form, **limit))
 
 
 def _answer(report: Report, query: str, *, is_json: bool) -> str:

@@ -107,7 +107,7 @@ def text_summary(
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops, steps.frame)
     parts += [_memory_line(mark, peak_note(mark.lane)) for mark in memory_peaks(memory)]
-    parts += [_problem_line(problem) for problem in problems]
+    parts += [problem_line(problem) for problem in problems]
     return "\n".join(parts)
 
 
@@ -136,7 +136,8 @@ def _memory_line(mark: Mark, note: str) -> str:
     return printable(f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}{more}")
 
 
-def _problem_line(problem: Problem) -> str:
+def problem_line(problem: Problem) -> str:
+    """Return a problem as one line of text."""
     word = {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}[problem.severity]
     count = f" ({format_count(problem.count)} times)" if problem.count > 1 else ""
     return printable(f"{word}: {problem.message}{count} {problem.fix}".rstrip())

@@ -38,7 +38,6 @@ from torchprof_magic.render.torch_table import TableOptions, torch_table
 from torchprof_magic.report import rules
 from torchprof_magic.report.analysis import Analysis
 from torchprof_magic.report.comparison import Comparison
-from torchprof_magic.report.json_summary import trace_summary
 from torchprof_magic.report.part import ReportPart
 from torchprof_magic.report.tables import HasTables, Tables, with_tables
 from torchprof_magic.report.trace_forms import TraceForms, new_id
@@ -399,14 +398,6 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         Times are ns, sizes are bytes; the columns are those of ``key_averages``.
         """
         return torch_events_table(self._believed)
-
-    def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - the name that users expect
-        """Return a summary as one screen of text, or the same facts as JSON."""
-        if format == "json":
-            return trace_summary(self._analysis, self.ops)
-        if format != "text":
-            raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
-        return super().summary()
 
     def figure(self, view: str = "ops") -> Figure:
         """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.

@@ -191,7 +191,7 @@ def test_a_column_of_the_summary_has_one_unit_and_its_points_below_each_other() 
 
 
 def test_an_unknown_summary_or_figure_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'text' or 'json'"):
+    with pytest.raises(ValueError, match="'text', 'markdown' or 'json'"):
         report().summary("xml")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="choose from steps, ops, flame, memory"):
         report().figure("pie")
