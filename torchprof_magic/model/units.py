@@ -23,7 +23,7 @@ Everywhere
 - thousands are separated by commas, and a unit follows after a space. The space is an ordinary one, so that a text can
   be searched; where a page breaks lines, it keeps the two together;
 - minus is U+2212, ``−12.5 ms``;
-- what is not zero does not look like zero: ``<0.01 %``, ``>−0.01 %``;
+- what is not zero does not look like zero: ``<0.01 %``, ``−<0.01 %``;
 - what is not finite, such as an unknown mean, is an en dash.
 
 Files that programs read, such as CSV and JSON, and the table in torch's own format have their numbers from elsewhere.
@@ -204,7 +204,7 @@ def _written(value: float, rung: Rung, decimals: int) -> str:
     least = Decimal(1).scaleb(-decimals, _EXACT)
     size = _in_unit(value, rung).quantize(least, ROUND_HALF_UP, _EXACT)
     if value != 0 and size == 0:
-        return f"<{least}" if value > 0 else f">{_MINUS}{least}"
+        return f"<{least}" if value > 0 else f"{_MINUS}<{least}"
     return f"{_MINUS if value < 0 else ''}{size:,}"
 
 

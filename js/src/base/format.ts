@@ -108,7 +108,7 @@ function written(value: number, rung: Rung, decimals: number): string {
   const text = grouped(inUnit(value, rung), decimals);
   // A number that is not zero must not look like zero.
   if (value !== 0 && Number(text) === 0) {
-    return `${value > 0 ? "<" : `>${MINUS}`}${(10 ** -decimals).toFixed(decimals)}`;
+    return `${value > 0 ? "" : MINUS}<${(10 ** -decimals).toFixed(decimals)}`;
   }
   return value < 0 ? MINUS + text : text;
 }

@@ -22,6 +22,7 @@ const COLUMNS = [
   columnHeader("rank", "count", { title: "Rank" }),
   columnHeader("step_ns", "ns", { title: "Step" }),
   columnHeader("compute_ns", "ns", { title: "Compute" }),
+  columnHeader("caused_wait_ns", "ns", { title: "Others wait" }),
 ];
 
 /** Ranks 0, 1 and 2 of 10, 20 and 15 ms; rank 1 waits 5 ms for rank 2, which is late. */
@@ -35,7 +36,7 @@ function host(): FakeHost {
     total: "step_ns",
     late: "is_late",
     parts,
-    beside: ["step_ns", "compute_ns"],
+    beside: ["step_ns", "compute_ns", "caused_wait_ns"],
     waits: "waits",
     cards: [
       {
@@ -105,6 +106,21 @@ describe("the ranks of a job", () => {
     expect(find(root, ".tp-rank-bar").getAttribute("aria-label")).toBe(
       "compute 4 ms, GPU waits 6 ms",
     );
+  });
+
+  it("have numbers with their points below one another, also that of a 0", async () => {
+    const { root } = await show();
+    const last = [0, 2].map((rank) => {
+      const number = [...find(root, `[data-tp-rank="${rank}"]`).querySelectorAll("td")][3];
+      return [
+        number?.textContent,
+        number?.querySelector("[data-tp-tail]")?.getAttribute("data-tp-tail"),
+      ];
+    });
+    expect(last).toEqual([
+      ["0", ".00"],
+      ["5.00", undefined],
+    ]);
   });
 
   it("stand by rank, by step time, or by what others wait for them", async () => {
