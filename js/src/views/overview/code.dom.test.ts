@@ -122,6 +122,19 @@ describe("the code on the overview", () => {
     expect(rows.at(-1)).toBe("outside");
   });
 
+  it("cuts the folders of a path before the name of the file", async () => {
+    const lines = encodeFrame([
+      ["file", ["qwen2/modeling_qwen2.py"]],
+      ["line", Float64Array.of(150)],
+      ["source", [HOSTILE[0]]],
+      ["cpu_ns", Float64Array.of(4e6)],
+    ]);
+    const root = await show({ lines, source: { sort_by: "cpu_ns" } });
+    expect(textsOf(root, ".tp-path-folders")).toEqual(["qwen2/"]);
+    expect(textsOf(root, ".tp-path-file")).toEqual(["modeling_qwen2.py"]);
+    expect(find(root, ".tp-line-text").title).toContain("qwen2/modeling_qwen2.py:150");
+  });
+
   it("has the functions that its lines call below them, with their places", async () => {
     const lines = encodeFrame([
       ["file", ["In [4]", "", "a.py"]],

@@ -3,7 +3,7 @@ import { columnHeader, tableHeader } from "../../../test/headers";
 import { CODE_CHAR_PX } from "../../base/names";
 import type { Frame } from "../../wire/frame";
 import { gridColumns } from "./grid-columns";
-import { cutNames, isCut } from "./grid-names";
+import { cutNames, FILE_CHAR_PX, isCut } from "./grid-names";
 
 const WORDS = [
   "aten::convolution_backward",
@@ -45,6 +45,28 @@ describe("the names of a table", () => {
     // The button takes 22 px and the indent 16: six characters less.
     expect(namesOf(26)[0]).toBe(WORDS[0]);
     expect(namesOf(26, 16)[0]).toBe("convolution_backward");
+  });
+
+  it("keep the end of the path of a file", () => {
+    const header = columnHeader("file", "text", { title: "File" });
+    const words = ["qwen2/modeling_qwen2.py"];
+    const cells = { kind: "text" as const, words, keys: Int32Array.of(0) };
+    const view = tableHeader("source", { columns: [header, columnHeader("source", "code")] });
+    const frame: Frame = { rows: 1, columns: new Map([["file", cells]]) };
+    const [column] = gridColumns(view, frame);
+    if (column === undefined) throw new Error("no column");
+    const cut = (chars: number) =>
+      cutNames(new Map([["file", 20 + chars * FILE_CHAR_PX + 1]]), (name) => name).text(
+        column,
+        0,
+        -1,
+      );
+    expect(isCut(column)).toBe(true);
+    expect([cut(23), cut(18), cut(14)]).toEqual([
+      "qwen2/modeling_qwen2.py",
+      "…modeling_qwen2.py",
+      "modeling…n2.py",
+    ]);
   });
 
   it("are not those of source code", () => {

@@ -4,11 +4,14 @@ import { useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { CODE_CHAR_PX, shortenAll } from "../../base/names";
+import { isFile } from "../common/describe";
 import type { GridColumn } from "./grid-columns";
 
 // Until the column has a width.
 const NAME_CHARS = 72;
 const CELL_PAD_PX = 20;
+/** About how wide a character of a path is, which is not in the font of code. */
+export const FILE_CHAR_PX = 8;
 // The dot of the phase, and the button that opens a row.
 const DOT_PX = 18;
 const FOLD_PX = 22;
@@ -22,9 +25,10 @@ export interface CutNames {
   text(column: GridColumn, row: number, indentPx: number, tagPx?: number): string;
 }
 
-/** Whether the names of a column are cut in their middle; source code is not. */
+/** Whether names of a column are cut so that their end stays, as those of files; source code is not. */
 export function isCut({ header, cells }: GridColumn): boolean {
-  return header.unit === "code" && !header.is_verbatim && cells.kind === "text";
+  const isName = header.unit === "code" || isFile(header);
+  return isName && !header.is_verbatim && cells.kind === "text";
 }
 
 /** Measures the columns whenever they or the table change their width. */
@@ -77,8 +81,8 @@ export function cutNames(
   ): readonly string[] => {
     const px = widths.get(header.name);
     const extraPx = isLead ? DOT_PX + tagPx + (indentPx < 0 ? 0 : FOLD_PX + indentPx) : 0;
-    const room =
-      px === undefined ? NAME_CHARS : Math.floor((px - CELL_PAD_PX - extraPx) / CODE_CHAR_PX);
+    const charPx = header.unit === "code" ? CODE_CHAR_PX : FILE_CHAR_PX;
+    const room = px === undefined ? NAME_CHARS : Math.floor((px - CELL_PAD_PX - extraPx) / charPx);
     const key = `${header.name} ${room}`;
     const words = cells.kind === "text" ? cells.words : [];
     const made = kept.get(key) ?? shortenAll(words.map(titleOf), Math.max(room, 2));
