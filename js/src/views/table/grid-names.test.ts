@@ -3,7 +3,7 @@ import { columnHeader, tableHeader } from "../../../test/headers";
 import { CODE_CHAR_PX } from "../../base/names";
 import type { Frame } from "../../wire/frame";
 import { gridColumns } from "./grid-columns";
-import { cutNames, FILE_CHAR_PX, isCut } from "./grid-names";
+import { cutNames, isCut } from "./grid-names";
 
 const WORDS = [
   "aten::convolution_backward",
@@ -56,16 +56,16 @@ describe("the names of a table", () => {
     const [column] = gridColumns(view, frame);
     if (column === undefined) throw new Error("no column");
     const cut = (chars: number) =>
-      cutNames(new Map([["file", 20 + chars * FILE_CHAR_PX + 1]]), (name) => name).text(
+      cutNames(new Map([["file", 20 + chars * CODE_CHAR_PX + 1]]), (name) => name).text(
         column,
         0,
         -1,
       );
     expect(isCut(column)).toBe(true);
-    expect([cut(23), cut(18), cut(14)]).toEqual([
+    expect([cut(23), cut(20), cut(15)]).toEqual([
       "qwen2/modeling_qwen2.py",
       "…modeling_qwen2.py",
-      "modeling…n2.py",
+      "modeling…2.py",
     ]);
   });
 

@@ -4,14 +4,15 @@ import { useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { CODE_CHAR_PX, shortenAll } from "../../base/names";
+import type { ColumnHeader } from "../../wire/header";
 import { isFile } from "../common/describe";
 import type { GridColumn } from "./grid-columns";
 
 // Until the column has a width.
 const NAME_CHARS = 72;
 const CELL_PAD_PX = 20;
-/** About how wide a character of a path is, which is not in the font of code. */
-export const FILE_CHAR_PX = 8;
+// Letters of paths, which are not in the font of code, can be wider than usual ones.
+const WIDE_CHARS = 1.1;
 // The dot of the phase, and the button that opens a row.
 const DOT_PX = 18;
 const FOLD_PX = 22;
@@ -81,11 +82,11 @@ export function cutNames(
   ): readonly string[] => {
     const px = widths.get(header.name);
     const extraPx = isLead ? DOT_PX + tagPx + (indentPx < 0 ? 0 : FOLD_PX + indentPx) : 0;
-    const charPx = header.unit === "code" ? CODE_CHAR_PX : FILE_CHAR_PX;
-    const room = px === undefined ? NAME_CHARS : Math.floor((px - CELL_PAD_PX - extraPx) / charPx);
+    const room =
+      px === undefined ? NAME_CHARS : Math.floor((px - CELL_PAD_PX - extraPx) / CODE_CHAR_PX);
     const key = `${header.name} ${room}`;
     const words = cells.kind === "text" ? cells.words : [];
-    const made = kept.get(key) ?? shortenAll(words.map(titleOf), Math.max(room, 2));
+    const made = kept.get(key) ?? shortenedIn(header, words.map(titleOf), room);
     kept.set(key, made);
     return made;
   };
@@ -95,4 +96,10 @@ export function cutNames(
         ? (cut(column, indentPx, tagPx)[column.cells.keys[row] ?? -1] ?? "")
         : "",
   };
+}
+
+function shortenedIn(header: ColumnHeader, names: readonly string[], room: number) {
+  if (!isFile(header)) return shortenAll(names, Math.max(room, 2));
+  const cut = shortenAll(names, Math.max(Math.floor(room / WIDE_CHARS), 2));
+  return names.map((name, at) => (name.length <= room ? name : (cut[at] ?? name)));
 }
