@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from torchprof_magic.facts.ops.calls import op_rows, ops_in
 from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
-from torchprof_magic.facts.source.line_times import line_times
+from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times
 from torchprof_magic.facts.source.places import call_tree, is_users_file, places_of, places_that_ran
 from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import BarPart, Column, Table
@@ -156,6 +157,13 @@ def lines_table(trace: Trace, part: TimeRange) -> Table:
 
     A run counts if any of it lies in the part.
     """
+    table = lines_by_phase(trace, part)
+    return replace(table, frame=table.frame.select(SCHEMA.keys()))
+
+
+@once_for_the_whole
+def lines_by_phase(trace: Trace, part: TimeRange) -> Table:
+    """Return ``lines_table`` with the own time of each line by its phases, in the columns of ``OWN_PHASES``."""
     sites, runs = line_runs(trace)
     if len(runs.site) == 0:
         return _table(trace, _with_times(trace, _by_op(trace, part), part))
@@ -189,9 +197,10 @@ def _with_times(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFr
     """Return the lines with the host time that belongs to each."""
     times = line_times(trace, part).drop_nulls("file").with_columns(pl.col("line").cast(pl.Int32))
     joined = frame.join(times, on=["file", "line"], how="left", nulls_equal=True, maintain_order="left")
-    parts = pl.col("own_cpu_ns", "backward_cpu_ns", "wait_ns").fill_null(0)
+    parts = pl.col(*CPU_PARTS, *OWN_PHASES.values()).fill_null(0)
     summed = joined.with_columns(parts).with_columns(cpu_ns=pl.sum_horizontal(CPU_PARTS))
-    return summed.select(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items())
+    own = [pl.col(name).cast(pl.Int64) for name in OWN_PHASES.values()]
+    return summed.select(*(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items()), *own)
 
 
 def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:
