@@ -171,7 +171,8 @@ def column_unit(unit: Unit, largest: float, beside: float = 0.0) -> Rung:
     """Return the unit of a column or an axis with this largest magnitude."""
     ladder = _LADDERS[unit]
     shared = _rung(ladder, max(abs(largest), abs(beside)), _COLUMN_DIGITS)
-    is_readable = _rounded(largest, shared, _COLUMN_DIGITS) >= _LEAST_SHARED
+    # Zeros read alike in every unit.
+    is_readable = largest == 0 or _rounded(largest, shared, _COLUMN_DIGITS) >= _LEAST_SHARED
     return shared if is_readable else _rung(ladder, largest, _COLUMN_DIGITS)
 
 

@@ -180,7 +180,9 @@ export function columnFormat(unit: Unit, largest: number, beside = largest): Col
   if (ladder === undefined) return { suffix: "", format: (value) => formatValue(value, unit) };
   const most = Math.max(Math.abs(largest), Math.abs(beside));
   const shared = rungFor(ladder, most, COLUMN_DIGITS);
-  const isReadable = rounded(inUnit(largest, shared), COLUMN_DIGITS) >= LEAST_SHARED;
+  // Zeros read alike in every unit.
+  const isReadable =
+    largest === 0 || rounded(inUnit(largest, shared), COLUMN_DIGITS) >= LEAST_SHARED;
   const rung = isReadable ? shared : rungFor(ladder, largest, COLUMN_DIGITS);
   const wanted = rung.power === 0 ? 0 : decimalsFor(largest, rung, COLUMN_DIGITS);
   const decimals = unit === "ratio" ? 1 : wanted;
