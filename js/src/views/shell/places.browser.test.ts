@@ -115,3 +115,14 @@ it("keeps the end of the path in a flame graph legible, and leaves out its begin
     expect(crumb.getBoundingClientRect().left).toBeGreaterThanOrEqual(list.left);
   }
 });
+
+it("leaves a name whole in the footer where nothing else is said of it", async () => {
+  const { views } = JSON.parse(String(hostOf().get("_header")));
+  const flame = views.filter(({ name }: { readonly name: string }) => name === "flame");
+  const root = await show(480, hostOf({ views: flame }));
+  for (const key of ["ArrowDown", "ArrowDown"]) press(find(root, ".tp-flame-canvas"), key);
+  await settle();
+  const name = find(root, ".tp-footer .tp-item-name");
+  expect(find(root, ".tp-footer .tp-item").textContent).toBe(name.textContent);
+  expect(name.scrollWidth).toBeLessThanOrEqual(name.clientWidth);
+});
