@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.ingest import read_place
 from torchprof_magic.report.trace_report import Report
-from torchprof_magic.runs.known import read_kept
+from torchprof_magic.runs.known import named_trace, read_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,11 @@ def open_report(place: Place, progress: Progress | None = None) -> Report:
     __tracebackhide__ = True
     trace = read_place(place, progress)
     return Report(trace, trace_paths=(place.path,) if place.path is not None else ())
+
+
+def named_report(source: str) -> Report:
+    """Return the report of a file, or of a kept run with this name; raises ``IngestError`` or ``StoreError``."""
+    return Report(named_trace(source))
 
 
 def open_kept(name: str) -> Report:
