@@ -115,5 +115,7 @@ def test_the_fixture_records_a_part_of_a_test(pytester: pytest.Pytester) -> None
                 run.report.assert_profile(no=["aten::mm"])
         """
     )
-    result = pytester.runpytest_inprocess()
+    # In a process of its own: pytest would forget the modules that the test imports, and torch cannot import some of
+    # them twice.
+    result = pytester.runpytest_subprocess()
     result.assert_outcomes(passed=1)
