@@ -126,8 +126,10 @@ def card_lines(cards: Sequence[Card]) -> list[str]:
         where = f" ({'' if at == 'in' else f'{at} '}{card.place})" if card.place else ""
         saving = saving_words(card.saving_ns, card.saving_bytes, card.certainty, card.per)
         sure = ", ".join(filter(None, (saving and f"saves {saving}", card.certainty)))
-        change = f"{card.title}: {card.fix}" if card.fix else card.title
+        change = f"{card.title}: {card.fix}" if card.fix and not card.is_whole else card.title
         lines.append(printable(f"  {number}. {change}{where} [{sure}]".replace("`", "")))
+        for changed in card.changes:
+            lines += [f"     {changed.line} − {changed.before}", f"     {changed.line} + {changed.after}"]
     return lines
 
 

@@ -136,7 +136,7 @@ def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) 
             if same is None:
                 kept.append(advice)
             else:
-                kept[same] = replace(kept[same], fix=f"{kept[same].fix}; or {advice.fix}")
+                kept[same] = replace(kept[same], fix=f"{kept[same].fix}; or {advice.fix}", edits=())
             continue
         rest = _rest(advice, counted)
         if rest.saving_ns is None or rest.saving_ns < _least_ns(advice.rule, settings, whole):

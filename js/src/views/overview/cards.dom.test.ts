@@ -39,6 +39,13 @@ describe("what to change", () => {
     expect(find(document.body, ".tp-card-code").textContent).toBe("x=1");
   });
 
+  it("has changed lines in place of the code, where they are all of the change", async () => {
+    const changes = [{ line: 2, before: "f(a)", after: "f(a, x=1)" }];
+    const [whole, part] = await textsOf({ changes, is_whole: true }, { changes });
+    expect(whole).toContain("1Do less in line 32 −f(a)2 +f(a, x=1)It takes");
+    expect(part).toContain("2Do less: x=1, or not in line 32 −f(a)2 +f(a, x=1)It takes");
+  });
+
   it("says bytes where no time is known, and of a guess that nothing is", async () => {
     const texts = await textsOf(
       { saving_ns: null, saving_bytes: 2 ** 20, certainty: "estimated", level: 2 },

@@ -55,6 +55,8 @@ function host(more = 0): FakeHost {
         at: " in",
         per: "",
         can_try: false,
+        changes: [],
+        is_whole: false,
       },
     ],
   };

@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.shared import in_category, once_per_trace
-from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.kinds import Advice, Edit
 from torchprof_magic.findings.advice.times import (
     by_place,
     cost_of,
@@ -114,6 +114,7 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         certainty="estimated",
         link=FUSED_LINK,
         spans=cost.spans,
+        edits=(Edit((updates.name,), "fused", "True"),),
     )
 
 
@@ -226,6 +227,7 @@ def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
                 certainty="measured",
                 link=NONE_LINK,
                 spans=cost.spans,
+                edits=(Edit(("zero_grad",), "set_to_none", "True", position=0, is_here=True, only_given=True),),
             )
         )
     return found
