@@ -230,7 +230,7 @@ const HOT_NAMES = 2;
 function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
   const { model } = moves;
   const { total } = moves.extent;
-  const path = hottestPath(model.tree, total);
+  const path = hottestPath(model.tree, total, weight.name === "cpu_ns" ? model.awaits : null);
   const last = path.at(-1) ?? 0;
   if (last === 0 || model.runs !== null) return null;
   const names = path.slice(1).map((row) => displayName(wordAt(model.names, row)));
