@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { SLICES_VIEW, type Slice, sliceFrame } from "../../../test/timeline-slices";
 import { longestWaits, waitingDevice } from "./longest-waits";
 import { createTimelineModel } from "./timeline-model";
-import { waitWords } from "./timeline-words";
+import { detailsOf, waitWords } from "./timeline-words";
 
 // As Python counts: a gap begins, another cause begins in it, or one that was before goes on.
 const GAP = 2;
@@ -52,13 +52,12 @@ describe("the longest waits of a window", () => {
       [50_000, 3],
       [30_000, 4],
     ]);
-    expect(longest(0, 200_000).map(({ isMixed }) => isMixed)).toEqual([true, false, false]);
   });
 
   it("are cut at the edges of the window", () => {
     expect(found(15_000, 35_000)).toEqual([
       [5_000, 1],
-      [5_000, 3],
+      [5_000, 2],
     ]);
     expect(found(80_000, 150_000)).toEqual([]);
   });
@@ -102,11 +101,36 @@ describe("the longest waits of a window", () => {
     ]);
   });
 
-  it("say why, where and when", () => {
-    expect(waitWords(MODEL, 3)).toEqual({
-      what: "launching ops in aten::mul",
+  it("say how much of a gap its main cause takes, where and when", () => {
+    const [mixed, blocked, python] = longest(0, 200_000).map((each) => waitWords(MODEL, each));
+    expect(mixed).toEqual({
+      long: "50 µs",
+      what: ", 30 µs of it launching ops in aten::mul",
       where: "train.py:7 · 50 µs into step 4",
     });
-    expect(waitWords(MODEL, 1)).toEqual({ what: "Python", where: "10 µs into step 4" });
+    expect(blocked?.what).toBe(" blocking call in cudaMemcpy");
+    expect(python).toEqual({ long: "10 µs", what: " Python", where: "10 µs into step 4" });
+  });
+
+  it("say how much of a gap of one cause the longest wait is", () => {
+    const model = createTimelineModel(
+      SLICES_VIEW,
+      sliceFrame([
+        wait(0, 2_000_000, GAP, "one-time work", "aten::empty"),
+        wait(2_000_000, 347_000_000, SAME, "one-time work", "cudaLaunchKernel"),
+        wait(400_000_000, 7_000_000, GAP, "Python"),
+        wait(407_000_000, 4_000_000, SAME, "Python"),
+        wait(411_000_000, 3_000_000, CAUSE, "blocking call", "cudaMemcpy"),
+      ]),
+    );
+    const words = longest(0, 500_000_000, 3, model).map((each) => waitWords(model, each));
+    expect(words.map(({ long, what }) => long + what)).toEqual([
+      "349 ms one-time work, 347 ms of it in cudaLaunchKernel",
+      "14 ms, 11 ms of it Python, 7 ms of that in one piece",
+    ]);
+    const whole = (row: number) =>
+      detailsOf(model, row).find(({ label }) => label === "whole gap")?.value;
+    expect(whole(1)).toBe("349 ms, all of it one-time work, in 2 waits");
+    expect(whole(4)).toBe("14 ms, 3 ms of it blocking call, in 3 waits");
   });
 });
