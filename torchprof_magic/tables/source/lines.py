@@ -46,7 +46,8 @@ COLUMNS = (
         name="hits",
         title="Runs",
         unit="count",
-        definition="How often the line began. Where stacks were recorded at ops alone, how many ops it ran.",
+        definition="How often the line began. Where stacks were recorded at ops alone, that is not known: the column "
+        "is then called Ops, and tells how many ops the line ran.",
         is_minor=True,
         is_sum=True,
     ),
@@ -131,9 +132,12 @@ COLUMNS = (
     ),
     Column(
         name="bytes",
-        title="Memory kept",
+        title="Memory change",
         unit="bytes",
-        definition="Memory allocated minus freed while the line ran; null if memory was not recorded.",
+        definition="Memory that was allocated minus memory that was freed while the line ran, on the host and on all "
+        "devices. What one line allocates and another frees counts at both, so a line that frees what others allocated "
+        "is below 0, and a line can be above the peak. What is in use at a moment, and which line allocated it, is in "
+        "the Memory tab. Null if memory was not recorded.",
         has_bar=True,
         is_sum=True,
     ),
@@ -145,6 +149,16 @@ SCHEMA: dict[str, DType] = {
 }
 
 
+# The place of the runs where only the ops of lines are known.
+_OPS = Column(
+    name="hits",
+    title="Ops",
+    unit="count",
+    definition="How many ops the line ran, those inside other ops as well. How often the line itself ran is not known: "
+    "stacks were recorded at ops alone.",
+    is_minor=True,
+    is_sum=True,
+)
 # The function in the name of a frame: path(line): function.
 FUNCTION = r"\([0-9]+\): (.+)$"
 CPU_PARTS = ("own_cpu_ns", "backward_cpu_ns", "wait_ns")
@@ -166,7 +180,8 @@ def lines_by_phase(trace: Trace, part: TimeRange) -> Table:
     """Return ``lines_table`` with the own time of each line by its phases, in the columns of ``OWN_PHASES``."""
     sites, runs = line_runs(trace)
     if len(runs.site) == 0:
-        return _table(trace, _with_times(trace, _by_op(trace, part), part))
+        table = _table(trace, _with_times(trace, _by_op(trace, part), part))
+        return replace(table, columns=tuple(_OPS if column.name == "hits" else column for column in table.columns))
     frame = _frame(trace, sites, shares_of(trace, runs, part))
     if sites is trace.sites:
         frame = frame.filter(pl.Series((sites["kind"] == "line").to_numpy()))
