@@ -94,6 +94,13 @@ def test_time_that_two_would_save_counts_for_the_larger_one_alone() -> None:
     ]
 
 
+def test_the_evidence_says_where_the_rest_of_a_saving_counts() -> None:
+    large, small = saving(4, "large", spans=spans(0, 8)), saving(2, "small", spans=spans(6, 10))
+    assert [each.evidence for each in found(small, large)] == ["", "What “t” saves is not counted again here."]
+    other = saving(3, "other", spans=spans(8, 9))
+    assert found(small, large, other)[2].evidence == "What other advice saves is not counted again here."
+
+
 def test_what_was_measured_takes_its_part_from_a_model_that_covers_more() -> None:
     model = Advice(rule="model", title="t", saving_ns=4_000_000, certainty="estimated", spans=spans(0, 8))
     assert [(advice.rule, advice.saving_ns) for advice in found(model, saving(2, "seen", spans=spans(0, 4)))] == [
