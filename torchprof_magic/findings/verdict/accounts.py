@@ -329,11 +329,6 @@ def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
     )
 
 
-def time_in_steps(trace: Trace, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
-    """Return how much of each interval lies in the chosen steps, in ns."""
-    return _clipped(start_ns, start_ns + dur_ns, counted_steps(trace))
-
-
 def _covered(start: IntArray, end: IntArray, chosen: CountedSteps) -> int:
     return int(covered_ns(start, end, chosen.start_ns, chosen.end_ns).sum())
 

@@ -427,7 +427,7 @@ def _without_steps(trace: Trace) -> Verdict:
         text=(
             code(cut_name(top["name"])),
             Span(text=" takes "),
-            Span(text=f"{format_ratio(share)} of the ops' CPU time", style="strong"),
+            Span(text=f"{format_ratio(share)} of the self CPU time", style="strong"),
             Span(text=calls),
             *(
                 span

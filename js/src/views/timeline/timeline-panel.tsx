@@ -249,7 +249,7 @@ function BusyLine({ moves, device, range, asked }: BusyProps) {
   return (
     <p>
       {device.title} busy <strong>{formatNs(busy)}</strong> (
-      {formatRatio(busy / Math.max(1, range.end - range.start))})
+      {formatRatio(busy / Math.max(1, range.end - range.start))} of the range)
     </p>
   );
 }
