@@ -46,12 +46,14 @@ TITLES = {
     "communication": "Communication-bound",
     "data": "Data-bound",
     "waiting": "Waiting",
-    "dispatch": "Dispatch-bound",
+    "dispatch": "Bound by launching ops",
     "python": "Python-bound",
     "compile": "Compiling",
     "initialisation": "Initialisation",
     "optimizer": "Optimizer-bound",
 }
+# What they are called where no device was recorded.
+HOST_TITLES = TITLES | {"compute": "Bound by CPU ops", "dispatch": "Bound by calling short ops"}
 # If one launch call of a graph started this share of the device's work, it is named.
 MOSTLY_GRAPHS = 0.5
 # From this share of the steps on, the recording's own work beside them is told.
@@ -61,8 +63,14 @@ MAX_NAME = 64
 _NAMES = {
     "memory_traffic": "memory traffic",
     "compute": "computation",
+    "data": "loading data",
+    "waiting": "waiting in calls",
+    "initialisation": "work that is done once",
+    "allocation": "getting memory from the driver",
     "python": "Python",
-    "op dispatch": "op dispatch",
+    "op dispatch": "launching ops",
+    "optimizer": "the optimizer",
+    "profiler": "the profiler",
     "compile": "compilation or graph capture",
     "idle": "sleeping or waiting",
     "missing": "work that is missing in the file",
@@ -239,8 +247,8 @@ def _workers(trace: Trace) -> tuple[Span, ...]:
 
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (
-        *_idle_for(account, cause, "for op dispatch: the host launches work piece by piece"),
-        _plain(f", {counted(kernels_per_step(trace), 'kernel')}{_each(account)}"),
+        *_idle_for(account, cause, "for the host, which launches work one op at a time"),
+        _plain(f": {counted(kernels_per_step(trace), 'kernel')}{_each(account)}"),
         *_in(account, cause),
         *_longest(cause),
         _plain(f". The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),

@@ -189,7 +189,7 @@ function named(model: TimelineModel, row: number): Omit<Detail, "label"> {
 }
 
 /**
- * Why a device waits in a gap, and how much of it, "349 ms one-time work, 347 ms of it in cudaLaunchKernel"; and when
+ * Why a device waits in a gap, and how much of it: "349 ms for work that is done once, 347 ms of it in aten::mm"; and when
  * its main wait is, with the line of the host. `long` is the whole gap.
  */
 export function waitWords(
@@ -199,7 +199,7 @@ export function waitWords(
   const [cause, place] = noteParts(model, row);
   const name = wordAt(model.names, row);
   const [long, ofCause, ofRow] = [formatNs(ns), formatNs(causeNs), formatNs(rowNs)];
-  const why = ofCause === long ? ` ${cause}` : `, ${ofCause} of it ${cause}`;
+  const why = ofCause === long ? ` for ${cause}` : `, ${ofCause} of it for ${cause}`;
   const inside = name === "" ? "" : ` in ${name}`;
   const one =
     ofRow === ofCause
@@ -231,7 +231,7 @@ function gapDetails(model: TimelineModel, row: number): readonly Detail[] {
   const [cause] = noteParts(model, row);
   const long = formatNs(gap.end - gap.start);
   const same = formatNs(causeSums(model, gap.rows, (each) => model.dur[each] ?? 0).get(cause) ?? 0);
-  const share = `${same === long ? "all" : same} of it ${cause}`;
+  const share = `${same === long ? "all" : same} of it for ${cause}`;
   const whole = `${long}, ${share}, in ${plural(gap.rows.length, "wait")}`;
   const largest = gap.rows
     .toSorted((a, b) => (model.dur[b] ?? 0) - (model.dur[a] ?? 0))
