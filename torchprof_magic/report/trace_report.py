@@ -19,7 +19,6 @@ from torchprof_magic.findings.compare.change_words import change_line
 from torchprof_magic.findings.compare.limits_check import (
     ENOUGH_STEPS,
     broken_table,
-    bytes_of,
     check_bans,
     check_higher_peak,
     check_peak,
@@ -465,7 +464,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         if base is not None and more_peak is not None:
             rows += check_higher_peak(base.as_analysed, self._believed, more_peak)
         elif max_peak is not None:
-            rows += check_peak(self._believed, bytes_of(max_peak))
+            rows += check_peak(self._believed, max_peak)
         rows += check_bans(self._believed, (no,) if isinstance(no, str) else no)
         note = (compared.words[0], *compared.warnings) if compared is not None else ()
         return LimitsCheck(title=self.trace.meta.title or "this run", rows=tuple(rows), note=note)

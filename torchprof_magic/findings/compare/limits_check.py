@@ -95,9 +95,10 @@ def check_step(trace: Trace, most_ns: float) -> list[Checked]:
     return [Checked("step", limit, format_ns(found), "failed" if found > most_ns else "passed")]
 
 
-def check_peak(trace: Trace, most_bytes: float) -> list[Checked]:
+def check_peak(trace: Trace, max_peak: float | str) -> list[Checked]:
     """Return whether the peak of each device is at most so high; a run without memory fails, as it cannot be known."""
-    limit = f"at most {format_bytes(most_bytes)}"
+    most_bytes = bytes_of(max_peak)
+    limit = f"at most {_as_given(max_peak, format_bytes(most_bytes))}"
     if trace.memory.height == 0:
         return [Checked("memory peak", limit, "not recorded (profile_memory=True)", "failed")]
     return [
@@ -106,6 +107,11 @@ def check_peak(trace: Trace, most_bytes: float) -> list[Checked]:
         )
         for name, peak in _peaks(trace)
     ]
+
+
+def _as_given(size: float | str, shown: str) -> str:
+    """Return a limit as it was written, with what peaks are compared with where that is in other units."""
+    return f"{size.strip()} ({shown})" if isinstance(size, str) and size.strip() != shown else shown
 
 
 def check_higher_peak(before: Trace, after: Trace, tolerance: float) -> list[Checked]:
