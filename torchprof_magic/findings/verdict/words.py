@@ -23,7 +23,7 @@ from torchprof_magic.facts.shared import (
     once_per_trace,
 )
 from torchprof_magic.facts.source.shown_files import call_as_shown
-from torchprof_magic.findings.verdict.accounts import Account, Cause, kernels_per_step
+from torchprof_magic.findings.verdict.accounts import Account, Cause, counted_time, kernels_per_step
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.rows import values_at
@@ -68,7 +68,7 @@ _NAMES = {
     "initialisation": "work that is done once",
     "allocation": "getting memory from the driver",
     "python": "Python",
-    "op dispatch": "launching ops",
+    "op dispatch": "launching ops (op dispatch)",
     "optimizer": "the optimizer",
     "profiler": "the profiler",
     "compile": "compilation or graph capture",
@@ -247,8 +247,8 @@ def _workers(trace: Trace) -> tuple[Span, ...]:
 
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (
-        *_idle_for(account, cause, "for the host, which launches work one op at a time"),
-        _plain(f": {counted(kernels_per_step(trace), 'kernel')}{_each(account)}"),
+        *_idle_for(account, cause, "for op dispatch: the host launches work one op at a time"),
+        _plain(f", {counted(kernels_per_step(trace), 'kernel')}{_each(account)}"),
         *_in(account, cause),
         *_longest(cause),
         _plain(f". The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),
@@ -349,7 +349,7 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
     op = np.append(nearest_marked(parent, depth, is_op), NO_PARENT)[np.append(parent, NO_PARENT)[call]]
     op = np.where(call >= 0, op, NO_PARENT)
-    _, ns = counted_part(trace).cut(events["start_ns"].to_numpy()[work], events["dur_ns"].to_numpy()[work])
+    ns = counted_time(trace, events["start_ns"].to_numpy()[work], events["dur_ns"].to_numpy()[work])
     whole = max(int(ns.sum()), 1)
     if 2 * int(ns[op >= 0].sum()) < whole:
         return []
@@ -360,7 +360,7 @@ def top_kernels(trace: Trace) -> list[tuple[str, float]]:
     """Return the two names with the most device time and their shares, as the tables have; collectives left out."""
     row = device_rows(trace)
     is_comm = is_named(trace, COLLECTIVE_KERNEL)[row]
-    _, inside = counted_part(trace).cut(*(trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns")))
+    inside = counted_time(trace, *(trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns")))
     whole = max(int(inside.sum()), 1)
     return [(name, ns / whole) for name, ns in _longest_names(trace, row[~is_comm], inside[~is_comm], most=2)]
 

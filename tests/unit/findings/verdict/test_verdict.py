@@ -328,7 +328,7 @@ def test_a_kernel_that_is_a_second_cause_is_short_too_and_the_name_of_an_op_is_n
     events = [span("my::attention<float>", 0, 100), launch(95, 1, correlation=1), kernel(GEMM, 100, 20, correlation=1)]
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 120), *events))
     assert verdict.title == "Bound by launching ops"
-    assert "one op at a time: 1 kernel per step, mostly in attention. The" in short(verdict)
+    assert "one op at a time, 1 kernel per step, mostly in attention. The" in short(verdict)
     assert "computation takes 16.7 %, mostly in gemm bf16 128x64 · cutlass nn." in short(verdict)
 
 
@@ -355,7 +355,7 @@ def test_without_steps_no_number_is_called_one_of_a_step() -> None:
     events = [span("aten::mm", 0, 900), launch(890, 5, correlation=1), kernel("gemm", 900, 100, correlation=1)]
     verdict = find_verdict(make_trace(*events))
     assert verdict.title == "Bound by launching ops"
-    assert "launches work one op at a time: 1 kernel, mostly in aten::mm." in str(verdict)
+    assert "launches work one op at a time, 1 kernel, mostly in aten::mm." in str(verdict)
     assert "per step" not in str(verdict)
 
 
