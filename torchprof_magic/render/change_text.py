@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from torchprof_magic.findings.compare.change_words import time_or_zero
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.units import format_bytes, format_ns, printable
+from torchprof_magic.model.units import format_bytes, printable
 from torchprof_magic.render.markdown import DATA_NOTE, Section, code, fitting, prose, source_code, table
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ def change_text(words: Sequence[str], settings: pl.DataFrame, tables: Mapping[st
     lines = [printable(line) for line in words if line]
     lines += [printable(f"Differs: {_difference(row)}") for row in settings.iter_rows(named=True)]
     for title, shape in tables.items():
-        if shape.frame.height:
+        if (rows := _largest(shape)).height:
             before, after, change = (column.title.lower() for column in _changed(shape))
             lines += ["", f"{title:<{NAME_CHARS}}{before:>{_TIME_CHARS}}{after:>{_TIME_CHARS}}{change:>{_TIME_CHARS}}"]
-            lines += [_row(shape, row) for row in shape.frame.head(TOP_ROWS).iter_rows(named=True)]
+            lines += [_row(shape, row) for row in rows.iter_rows(named=True)]
     return "\n".join(lines)
 
 
@@ -39,7 +40,7 @@ def change_html(words: Sequence[str], settings: pl.DataFrame, tables: Mapping[st
     head, *rest = [line for line in words if line]
     parts = [f"<p><b>{_escaped(head)}</b></p>", *(f"<p>{_escaped(line)}</p>" for line in rest)]
     parts += [f"<p>Differs: {_escaped(_difference(row))}</p>" for row in settings.iter_rows(named=True)]
-    parts += [_html_table(title, shape) for title, shape in tables.items() if shape.frame.height]
+    parts += [_html_table(title, shape) for title, shape in tables.items() if _largest(shape).height]
     return f'<div class="mathjax_ignore tex2jax_ignore">{"".join(parts)}</div>'
 
 
@@ -57,7 +58,7 @@ def change_markdown(words: Sequence[str], settings: pl.DataFrame, tables: Mappin
 
 def _markdown_section(title: str, shape: Table) -> Section:
     rows = []
-    for row in shape.frame.head(MOST_ROWS).iter_rows(named=True):
+    for row in _largest(shape, MOST_ROWS).iter_rows(named=True):
         name, *numbers = _cells(shape, row)
         rows.append((source_code(name, in_table=True) if "source" in row else code(name, in_table=True), *numbers))
     titles = (title, *(column.title for column in _changed(shape))) if rows else ()
@@ -74,6 +75,17 @@ def _difference(row: Mapping[str, str]) -> str:
     return f"{row['name']} {row['before'] or '–'} → {row['after'] or '–'}"
 
 
+def _largest(shape: Table, most: int = TOP_ROWS) -> pl.DataFrame:
+    """Return the rows that changed most, which come first; those that did not change say nothing."""
+    by = shape.sort_by or ""
+    return shape.frame.filter(shape.frame[by] != 0).head(most)
+
+
+def _size(value_bytes: float) -> str:
+    """Return a size; nothing has no unit."""
+    return format_bytes(value_bytes) if value_bytes else "0"
+
+
 def _changed(shape: Table) -> tuple[Column, ...]:
     """Return the columns of before, after and the change that the rows are sorted by."""
     at = next(at for at, column in enumerate(shape.columns) if column.name == shape.sort_by)
@@ -82,7 +94,7 @@ def _changed(shape: Table) -> tuple[Column, ...]:
 
 def _cells(shape: Table, row: Mapping[str, object]) -> tuple[str, str, str, str]:
     columns = _changed(shape)
-    form = format_bytes if columns[0].unit == "bytes" else format_ns
+    form = _size if columns[0].unit == "bytes" else time_or_zero
     before, after, delta = (int(str(row[column.name])) for column in columns)
     return _name(row), form(before), form(after), signed(delta, form)
 
@@ -108,7 +120,7 @@ def _html_table(title: str, shape: Table) -> str:
         for at, name in enumerate((title, *(column.title for column in _changed(shape))))
     )
     rows = []
-    for row in shape.frame.head(TOP_ROWS).iter_rows(named=True):
+    for row in _largest(shape).iter_rows(named=True):
         name, *numbers = _cells(shape, row)
         cells = "".join(f'<td align="right">{_escaped(number)}</td>' for number in numbers)
         shown = f"<code><bdi>{_escaped(shortened(name, NAME_CHARS))}</bdi></code>"
