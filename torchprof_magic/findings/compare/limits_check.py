@@ -111,7 +111,8 @@ def check_peak(trace: Trace, max_peak: float | str) -> list[Checked]:
 
 def _as_given(size: float | str, shown: str) -> str:
     """Return a limit as it was written, with what peaks are compared with where that is in other units."""
-    return f"{size.strip()} ({shown})" if isinstance(size, str) and size.strip() != shown else shown
+    is_other = isinstance(size, str) and size.replace(" ", "").lower() != shown.replace(" ", "").lower()
+    return f"{str(size).strip()} ({shown})" if is_other else shown
 
 
 def check_higher_peak(before: Trace, after: Trace, tolerance: float) -> list[Checked]:
