@@ -557,6 +557,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "The trace is kept at {path}.",
         "The trace of one cycle is damaged. The report shows the other cycles.",
     ),
+    "run.redacted": Kind(
+        "info",
+        "What tells of the machine and the program was left out for sharing: {left_out}.",
+        "",
+        "The file was written with `redact=True`.",
+    ),
     "run.two_pass": Kind(
         "info",
         "{origin}; {found} ops were found in both.{rest}",

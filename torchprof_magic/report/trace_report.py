@@ -11,6 +11,7 @@ import polars as pl
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
+from torchprof_magic.exporters.redaction import redacted
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.facts.counted_steps import counted_part, step_ns_of, with_chosen_steps
 from torchprof_magic.facts.time_range import TimeRange
@@ -532,7 +533,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
         return self._forms.shown_below(parent)
 
-    def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False) -> Path:
+    def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False, redact: bool = False) -> Path:
         """Write a self-contained interactive HTML file, which opens without a network, and return its path.
 
         In the process that recorded, it names what holds memory that grows: as ``holders()`` or the page last found
@@ -545,9 +546,12 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             perfetto: Also put the trace into the file, and offer to open it in Perfetto. That opens
                 https://ui.perfetto.dev in a new window, only when its entry in the export menu is chosen; without
                 this, the file neither holds the trace nor can open a window. Perfetto reads the trace in the browser.
+            redact: Leave out what tells of the machine and the program, as ``redacted()`` does.
 
         Raises ``ExportError`` when the file cannot be written; an existing file is then unchanged.
         """
+        if redact:
+            return self.redacted().to_html(path, perfetto=perfetto)
         with with_memory_for(target := target_of(path)):
             return self._forms.write_html(target, has_trace=perfetto)
 
@@ -653,10 +657,23 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             return write_memory_page(times_us, sizes, target, device=chosen, title=self.trace.meta.title)
         return write_curve(times_us, sizes, target)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write all data of the recording to one compact file, which ``load`` opens, and return its path."""
+    def save(self, path: str | os.PathLike[str], *, redact: bool = False) -> Path:
+        """Write all data of the recording to one compact file, which ``load`` opens, and return its path.
+
+        ``redact`` leaves out what tells of the machine and the program, as ``redacted()`` does.
+        """
         with with_memory_for(target := target_of(path)):
-            return write_saved(self.trace, target)
+            return write_saved(redacted(self.trace) if redact else self.trace, target)
+
+    def redacted(self) -> Report:
+        """Return a report for others, without what tells of the machine and the program.
+
+        Paths lose their folders (``folder1/train.py``), but for those inside of installed packages. The source text of
+        the cell and of lines, names of users and hosts, addresses, and metadata about folders, commands and the
+        environment are left out. Names of ops, modules, functions and files, sizes and times stay. What was left out
+        is counted in ``problems``, as ``run.redacted``.
+        """
+        return Report(redacted(self.trace))
 
     def __repr__(self) -> str:
         meta = self.trace.meta
