@@ -19,6 +19,8 @@ from torchprof_magic.model.units import counted, printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from torchprof_magic.model.shapes import LineChange
+
 MOST_TOKENS = 2_000
 LEAST_TOKENS = 200
 # Tokens of the usual models have 3 to 4 bytes in English and code, and about 2.5 in tables of numbers.
@@ -78,6 +80,17 @@ def prose(text: str) -> str:
     """Return one of our sentences, in which what stands between backticks is code, and all else is no markup."""
     parts = _PIECES.split(text)
     return "".join(code(part) if at % 2 else printable(_MARKS.sub(_escaped, part)) for at, part in enumerate(parts))
+
+
+def diff_of(changes: Sequence[LineChange]) -> list[str]:
+    """Return lines of the program and what to write instead, as a block of code that no line of it can end."""
+    if not changes:
+        return []
+    lines = [
+        f"{sign} {printable(text)}" for change in changes for sign, text in (("-", change.before), ("+", change.after))
+    ]
+    fence = "`" * max(3, 1 + max(len(run) for run in ["", *_TICKS.findall("".join(lines))]))
+    return [f"   {line}" for line in (f"{fence}diff", *lines, fence)]
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: range) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.findings.overview import DEVICE_WAITS
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
 from torchprof_magic.model.units import format_value, saving_words
-from torchprof_magic.render.markdown import DATA_NOTE, Section, code, fitting, prose, source_code, table
+from torchprof_magic.render.markdown import DATA_NOTE, Section, code, diff_of, fitting, prose, source_code, table
 from torchprof_magic.render.text import column_text, machine_of, problem_line, steps_sentence
 from torchprof_magic.report.views import VIEWS
 from torchprof_magic.tables.ops.op_groups import is_scope
@@ -82,8 +82,9 @@ def advice_section(cards: Sequence[Card]) -> Section:
         where = f" ({'' if at == 'in' else f'{at} '}{code(card.place)})" if card.place else ""
         saving = saving_words(card.saving_ns, card.saving_bytes, card.certainty, card.per)
         sure = ", ".join(filter(None, (saving and f"saves {saving}", card.certainty)))
-        change = f"**{prose(card.title)}**{f': {prose(card.fix)}' if card.fix else ''}"
-        lines.append(f"{number}. {change}{where}. {sure[:1].upper()}{sure[1:]}. {prose(card.evidence)}")
+        fix = f": {prose(card.fix)}" if card.fix and not card.is_whole else ""
+        said = f"{number}. **{prose(card.title)}**{fix}{where}. {sure[:1].upper()}{sure[1:]}. {prose(card.evidence)}"
+        lines.append("\n".join([said, *diff_of(card.changes)]))
     return Section("What to change", tuple(lines), rows="change")
 
 

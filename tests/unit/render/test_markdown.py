@@ -6,10 +6,12 @@ import re
 
 import pytest
 
+from torchprof_magic.model.shapes import LineChange
 from torchprof_magic.render.markdown import (
     LEAST_TOKENS,
     Section,
     code,
+    diff_of,
     fitting,
     prose,
     source_code,
@@ -118,3 +120,9 @@ def test_sections_without_lines_are_not_there() -> None:
 def test_a_limit_in_which_nothing_can_be_said_is_refused() -> None:
     with pytest.raises(ValueError, match="max_tokens must be at least 200"):
         fitting((), [], LEAST_TOKENS - 1)
+
+
+def test_a_change_is_a_block_that_no_line_of_the_program_can_end() -> None:
+    changes = (LineChange(line=3, before="x = '```'", after="x = '```', fused=True"),)
+    assert diff_of(changes) == ["   ````diff", "   - x = '```'", "   + x = '```', fused=True", "   ````"]
+    assert diff_of(()) == []
