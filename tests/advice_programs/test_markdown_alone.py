@@ -12,7 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from advised import PROGRAMS
 from markdown_run import Read, read
 
-SAMPLE = ("a DataLoader that loads in the program", "a recurrent cell over time", "zero_grad with its default")
+SAMPLE = (
+    "a DataLoader that loads in the program",
+    "item() of every element",
+    "SGD with momentum of large parameters",
+)
 TRIES = 3
 
 
