@@ -69,15 +69,15 @@ def find_advice(
 ) -> Findings:
     """Return what to change. Savings of one cause count once, for the advice that saves most.
 
-    ``tried`` has what was measured for some of it, which takes its place; if it saves nothing, it is left out.
+    ``tried`` has what was measured for some of it, which takes its place, even where that is nothing: whoever asked for
+    the measurement is told its result.
     """
     parts = [part for name, part in _built_in(trace) if name not in settings.mute]
     parts += [_asked(trace, name_of(rule), rule) for rule in settings.own if name_of(rule) not in settings.mute]
     found = [advice for part in parts for advice in part.advice if advice.rule not in settings.mute]
     kept = [_without_profiler(trace, each) for each in _without_repeats(trace, found, settings)]
     known = tried or {}
-    least = {each.rule: settings.least_share(each.rule) * step_ns(trace) for each in kept}
-    kept = [now for each in kept if (now := known.get(each, each)) is each or (now.saving_ns or 0) >= least[each.rule]]
+    kept = [known.get(each, each) for each in kept]
     return Findings(tuple(sorted(kept, key=_order)), tuple(each for part in parts for each in part.problems))
 
 

@@ -55,6 +55,13 @@ describe("what to change", () => {
     expect(texts[1]).toContain("not knownguess ●○○");
   });
 
+  it("says what was measured here, and that it may be nothing", async () => {
+    const here = { certainty: "measured here", level: 3 };
+    const texts = await textsOf({ ...here, saving_ns: 2e6 }, { ...here, saving_ns: 0 });
+    expect(texts[0]).toContain("2 msmeasured here ●●●");
+    expect(texts[1]).toContain("nothingmeasured here ●●●");
+  });
+
   it("says that memory which grows is saved with each step, and that its line allocates it", async () => {
     const leak = { saving_ns: null, saving_bytes: 2 ** 20, at: "; allocated in", per: " per step" };
     const [text] = await textsOf(leak);

@@ -13,6 +13,7 @@ from torchprof_magic.findings.advice import Advice, Settings, Spans, find_advice
 from torchprof_magic.findings.advice.kinds import Found
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.trace import Trace
+from torchprof_magic.model.units import saving_words
 from torchprof_magic.report.trace_report import Report
 
 # Two steps of 10 ms.
@@ -48,6 +49,15 @@ def test_advice_is_sorted_by_time_then_by_memory_and_guesses_come_last() -> None
 
 def test_what_saves_less_than_a_hundredth_of_a_step_is_left_out() -> None:
     assert [advice.rule for advice in found(saving(0.0999, "less"), saving(0.1, "enough"))] == ["enough"]
+
+
+def test_what_was_measured_stays_even_if_it_saves_nothing() -> None:
+    said = saving(2)
+    own = Settings(own=(lambda _: said,))
+    (kept,) = find_advice(trace(), own).advice
+    nothing = replace(kept, saving_ns=0, certainty="measured here")
+    assert list(find_advice(trace(), own, {kept: nothing}).advice) == [nothing]
+    assert saving_words(0, None, "measured here") == "nothing"
 
 
 def test_savings_of_steps_that_timing_lines_made_far_slower_are_those_of_steps_without_the_profiler() -> None:
