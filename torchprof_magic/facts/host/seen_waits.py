@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from torchprof_magic.facts.host.host_states import WEAK
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
 from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.sums import sum_by
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
 # Waits are looked for each millisecond, or less often: of many short ones, some are seen. They stand for all from this
@@ -22,15 +24,19 @@ SHORT_NS = 10_000_000
 
 
 class SeenWaits(NamedTuple):
-    """Pieces of steps in which the thread waited or collected garbage between ops, in the order of time.
+    """Pieces of steps in which the thread waited or collected garbage between ops.
 
-    ``row`` is one of ``trace.waits``. ``scale`` is how much time each nanosecond stands for, at least 1.
+    ``row`` is one of ``trace.waits``. ``scale`` is how much time each nanosecond stands for, at least 1, and ``times``
+    how many waits a piece stands for. Together they are as long as the waiting of their step. In a step of which no
+    wait was seen, pieces at its begin stand for waits as in other steps; they are not ``is_seen``.
     """
 
     row: IntArray
     start_ns: IntArray
     end_ns: IntArray
     scale: np.ndarray
+    times: np.ndarray
+    is_seen: BoolArray
 
 
 @once_per_trace
@@ -39,15 +45,43 @@ def seen_waits(trace: Trace) -> SeenWaits:
     pieces = step_pieces(trace)
     chosen = np.flatnonzero((pieces.wait >= 0) & (pieces.state >= WEAK))
     is_idle = pieces.phase[chosen] == PHASES.index("idle")
-    is_short = is_idle & (trace.waits["dur_ns"].to_numpy()[pieces.wait[chosen]] < SHORT_NS)
-    dur_ns, unseen_ns = pieces.dur_ns[chosen], int(idle_of_steps(trace).sum())
-    scale = np.ones(len(chosen))
-    for are_like in (is_short, is_idle) if unseen_ns >= SHORT_NS else (is_short,):
-        seen_ns = int(dur_ns[are_like].sum())
-        if seen_ns and stands_for_all(seen_ns, unseen_ns):
-            scale[are_like] += unseen_ns / seen_ns
+    row, dur_ns, step = pieces.wait[chosen], pieces.dur_ns[chosen], pieces.step[chosen]
+    is_short = is_idle & (trace.waits["dur_ns"].to_numpy()[row] < SHORT_NS)
+    unseen_ns = idle_of_steps(trace)
+    whole_ns = int(unseen_ns.sum())
+    scale, added = np.ones(len(chosen)), _NOTHING
+    for are_like in (is_short, is_idle) if whole_ns >= SHORT_NS else (is_short,):
+        if are_like.any() and stands_for_all(int(dur_ns[are_like].sum()), whole_ns):
+            of_steps = sum_by(step[are_like], dur_ns[are_like], len(unseen_ns))
+            scale[are_like] += (unseen_ns / np.maximum(of_steps, 1))[step[are_like]]
+            added = _of_other_steps(trace, row[are_like], dur_ns[are_like], np.where(of_steps == 0, unseen_ns, 0))
             break
-    return SeenWaits(pieces.wait[chosen], pieces.start_ns[chosen], pieces.end_ns[chosen], scale)
+    of_rows = sum_by(row, dur_ns, trace.waits.height)
+    times, is_seen = scale * dur_ns / of_rows[row], np.ones(len(row), np.bool_)
+    seen = SeenWaits(row, pieces.start_ns[chosen], pieces.end_ns[chosen], scale, times, is_seen)
+    return SeenWaits(*(np.concatenate(pair) for pair in zip(seen, added, strict=True)))
+
+
+_NONE = np.empty(0, np.int64)
+_NOTHING = SeenWaits(_NONE, _NONE, _NONE, _NONE, _NONE, np.empty(0, np.bool_))
+
+
+def _of_other_steps(trace: Trace, row: IntArray, dur_ns: IntArray, unseen_ns: IntArray) -> SeenWaits:
+    """Return pieces for the waiting of steps of which none was seen, in the proportions of what was seen in others."""
+    calls = trace.waits.select("call", "file", "line")[row.tolist()]
+    shares = calls.with_columns(pl.Series("row", row), pl.Series("ns", dur_ns))
+    shares = shares.group_by("call", "file", "line", maintain_order=True).agg(
+        pl.col("row").first(), pl.col("row").n_unique().alias("waits"), pl.col("ns").sum()
+    )
+    each_ns, waits = shares["ns"].to_numpy(), shares["waits"].to_numpy()
+    steps = np.flatnonzero(unseen_ns)
+    ends = np.rint(np.cumsum(each_ns) / each_ns.sum() * unseen_ns[steps][:, None]).astype(np.int64)
+    begins = np.hstack((np.zeros((len(steps), 1), np.int64), ends[:, :-1]))
+    start_ns = trace.steps["start_ns"].to_numpy()[steps][:, None]
+    times = (ends - begins) / (each_ns / waits)
+    rows = np.broadcast_to(shares["row"].to_numpy(), ends.shape)
+    columns = (rows, start_ns + begins, start_ns + ends, np.ones(ends.shape), times, np.zeros(ends.shape, np.bool_))
+    return SeenWaits(*(column.ravel() for column in columns))
 
 
 def stands_for_all(seen_ns: int, unseen_ns: int) -> bool:

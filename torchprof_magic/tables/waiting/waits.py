@@ -74,14 +74,15 @@ COLUMNS = (
         name="count",
         title="Calls",
         unit="count",
-        definition="Number of calls. Of waits those that were seen: they are looked for each millisecond.",
+        definition="Number of calls. Waits are looked for each millisecond; of those that were not seen, as many are "
+        "counted as the time that they took tells.",
     ),
     Column(
         name="total_ns",
         title="Waiting",
         unit="ns",
         definition="Time in these calls, within the recorded steps. What a step waited, by the CPU time of its thread, "
-        "beyond the waits that were seen is shared among these.",
+        "beyond the waits that were seen is shared among those of the step, or else of other steps.",
         has_bar=True,
     ),
     Column(
@@ -99,6 +100,8 @@ _TYPES: dict[str, DType] = {
     **dict.fromkeys(("count", "total_ns", "device_busy_ns", "longest_ns"), pl.Int64),
 }
 SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
+# A wait that was seen may stand for some that were not, so for more than one.
+_DESCRIBED: dict[str, DType] = {**SCHEMA, "count": pl.Float64}
 
 
 @once_for_the_whole
@@ -111,7 +114,7 @@ def waits_table(trace: Trace, part: TimeRange) -> Table:
     """
     described = pl.concat([_described_calls(trace, part), _host_waits(trace, part)])
     frame = described.group_by(_KEYS, maintain_order=True).agg(
-        pl.len().cast(pl.Int64).alias("count"),
+        pl.col("count").sum().round().clip(lower_bound=1).cast(pl.Int64),
         pl.col("total_ns").sum(),
         pl.col("device_busy_ns").sum(),
         pl.col("longest_ns").max(),
@@ -125,9 +128,10 @@ def _described_calls(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return a row per blocking call."""
     calls = _calls_in(trace, part)
     if calls.height == 0:
-        return pl.DataFrame(schema=SCHEMA).drop("count")
+        return pl.DataFrame(schema=_DESCRIBED)
     described = calls.hstack(_causes(trace, calls["row"].to_numpy()))
-    described = described.with_columns(pl.col("dur_ns").alias("total_ns"), pl.col("dur_ns").alias("longest_ns"))
+    dur = pl.col("dur_ns")
+    described = described.with_columns(dur.alias("total_ns"), dur.alias("longest_ns"), pl.lit(1.0).alias("count"))
     return _rows(described)
 
 
@@ -135,25 +139,27 @@ def _host_waits(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return a row per wait of the host, with what all waiting of its step adds to it."""
     seen = seen_waits(trace)
     if len(seen.row) == 0:
-        return pl.DataFrame(schema=SCHEMA).drop("count")
+        return pl.DataFrame(schema=_DESCRIBED)
     start, dur = part.cut(seen.start_ns, seen.end_ns - seen.start_ns)
     # So that what it is in two parts adds up, the ends are moved and not the length.
     ahead_ns = np.minimum(np.maximum(part.start_ns, seen.start_ns), seen.end_ns) - seen.start_ns
     from_ns, to_ns = ((ns * seen.scale).astype(np.int64) for ns in (ahead_ns, ahead_ns + dur))
     waits = trace.waits.select("kind", "call", "file", "line")[seen.row.tolist()].with_columns(
-        pl.Series("wait", seen.row),
+        pl.Series("wait", np.where(seen.is_seen, seen.row, -1 - np.arange(len(seen.row)))),
+        pl.Series("longest_ns", np.where(seen.is_seen, dur, 0)),
         pl.Series("dur_ns", dur),
         pl.Series("total_ns", to_ns - from_ns),
+        pl.Series("count", seen.times),
         pl.Series("device_busy_ns", any_busy_ns(trace, start, start + dur, part)),
     )
     each = waits.filter(pl.col("dur_ns") > 0).group_by("wait", maintain_order=True)
     whole = each.agg(
-        pl.col("kind", "call", "file", "line").first(), pl.col("total_ns", "device_busy_ns", "dur_ns").sum()
+        pl.col("kind", "call", "file", "line").first(),
+        pl.col("total_ns", "device_busy_ns", "longest_ns", "count").sum(),
     )
     nothing = (pl.lit(None, pl.String).alias(name) for name in ("op", "annotation", "module"))
     rule = pl.col("kind").cast(pl.String).replace_strict(_RULE_OF_KIND, return_dtype=pl.String).alias("rule")
-    longest = pl.col("dur_ns").alias("longest_ns")
-    return _rows(whole.with_columns(rule, longest, pl.lit(_thread_of_steps(trace)).alias("thread"), *nothing))
+    return _rows(whole.with_columns(rule, pl.lit(_thread_of_steps(trace)).alias("thread"), *nothing))
 
 
 def _thread_of_steps(trace: Trace) -> str:
@@ -162,8 +168,7 @@ def _thread_of_steps(trace: Trace) -> str:
 
 
 def _rows(frame: pl.DataFrame) -> pl.DataFrame:
-    schema = {name: dtype for name, dtype in SCHEMA.items() if name != "count"}
-    return frame.select(schema.keys()).cast(schema)  # type: ignore[arg-type]
+    return frame.select(_DESCRIBED.keys()).cast(_DESCRIBED)  # type: ignore[arg-type]
 
 
 def waiting_ns(trace: Trace, part: TimeRange) -> int:

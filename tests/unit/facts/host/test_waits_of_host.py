@@ -11,8 +11,10 @@ from torchprof_magic.facts.host.host_waits import wait_timelines
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.seen_waits import seen_waits
 from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
+from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.meta import StepMark
 from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
+from torchprof_magic.tables.waiting.waits import waits_table
 
 STEP = annotation("ProfilerStep#1", 0, 100_000)
 
@@ -62,6 +64,24 @@ def test_short_waits_that_were_seen_stand_for_those_that_were_not() -> None:
     assert seen_waits(waited(long, cpu_ns=40_000_000)).scale.tolist() == [1.5]  # nobody looked for 20 ms
     few = seen_waits(waited(short[0], cpu_ns=50_000_000))  # one of 50 ms tells nothing of the others
     assert few.scale.tolist() == [1.0]
+
+
+def test_a_step_of_which_no_wait_was_seen_waits_as_others_did() -> None:
+    steps = [annotation(f"ProfilerStep#{number}", 100_000 * (number - 1), 100_000) for number in (1, 2, 3)]
+    ops = [span("aten::mm", 100_000 * number, 10_000) for number in range(3)]
+    sleeps = [("wait", "time.sleep", 3, 20_000, 4_000), ("wait", "time.sleep", 3, 220_000, 4_000)]
+    trace = waited(*sleeps, trace=make_trace(*steps, *ops))
+    # Each thread slept for 4 ms; in step 2 nobody looked.
+    marks = tuple(StepMark(number=number, cycle=0, is_complete=True, cpu_ns=96_000_000) for number in (1, 2, 3))
+    trace = replace(trace, meta=replace(trace.meta, recorded_steps=marks))
+    seen = seen_waits(trace)
+    assert seen.is_seen.tolist() == [True, True, False]
+    assert ((seen.end_ns - seen.start_ns) * seen.scale).tolist() == [4_000_000] * 3
+    assert seen.times.tolist() == [1.0] * 3
+    for part, count in ((WHOLE, 3), (TimeRange(100_000_000, 200_000_000), 1)):
+        (row,) = waits_table(trace, part).frame.select("call", "count", "total_ns").rows()
+        assert row == ("time.sleep", count, count * 4_000_000)
+    assert waits_table(trace).frame["longest_ns"].to_list() == [4_000_000]
 
 
 def test_of_waits_that_overlap_the_later_one_counts_from_its_start() -> None:
