@@ -343,6 +343,15 @@ class Recorder:
     def _is_in_first(self) -> bool:
         return self.step == 0 and self._action.is_recording and not self.is_over
 
+    @property
+    def current_step(self) -> int:
+        """The number of the step that runs, also after the last cycle."""
+        return self.step + self._later_steps
+
+    def elapsed_ns(self, now_ns: int) -> int:
+        """Return how long the current step has taken until ``now_ns``."""
+        return max(now_ns - self._step_start_ns, 0)
+
     def note_plain(self, ended_ns: int) -> None:
         """Time a step after the last cycle, which ran without the profiler, until ``ended_ns``."""
         self._add_plain(ended_ns)

@@ -30,6 +30,7 @@ from torchprof_magic.capture.parts import (
     BACKWARD,
     CHECKS,
     CLEANUP,
+    COMPILATIONS,
     COMPILED_CODE,
     COMPILED_STEPS,
     CRASH_MARKER,
@@ -70,6 +71,7 @@ from torchprof_magic.capture.schedule import (
 )
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.allocator_history import AllocatorHistory, begin_history, note_out_of_memory
+from torchprof_magic.capture.torch_api.compilations import Compilations
 from torchprof_magic.capture.torch_api.compiled_frames import compiled_frames
 from torchprof_magic.capture.torch_api.compiling import watch_optimizers
 from torchprof_magic.capture.torch_api.cuda_graphs import watch_cupti
@@ -196,6 +198,7 @@ class CaptureSession:
         self.report: weakref.ref[Any] | None = None
         self._tasks: OtherTasks | None = None
         self._callers = Callers(self._problems)
+        self._compilations = Compilations(self._problems, self.parts)
         self._history: AllocatorHistory | None = None
         self.program = ProgramWatch(
             self._problems,
@@ -280,6 +283,7 @@ class CaptureSession:
         watch_others = partial(compat.on_takeover, self._yield_to_other, is_ours=lambda: Engine.preparing)
         parts.set_up(OTHER_PROFILERS, watch_others, self._watches)
         parts.set_up(CUDA_GRAPHS, partial(watch_cupti, self._problems), self._watches)
+        parts.set_up(COMPILATIONS, self._compilations.watch, self._watches)
         parts.run(DESCRIPTORS, SPARE.hold)
         self._state = State.OPEN
 
@@ -345,6 +349,7 @@ class CaptureSession:
         if self._end_recorder_watch is not None:
             self._end_recorder_watch()
         self.program.start_over()
+        self.parts.run(COMPILATIONS, self._compilations.start_over)
         self._problems.forget(*_OF_ONE_RECORDING)
         self._recorder, self._tasks, self._stepping, self._state = None, None, stepping, State.OPEN
         self._told_cycles = 0
@@ -774,6 +779,7 @@ class CaptureSession:
         # Drawing the progress bar takes milliseconds. It is done before the step begins, so that it is not recorded.
         self._report_progress(recorder.schedule.action(done).phase, done)
         self._tasks = self.parts.ask(OTHER_TASKS, OtherTasks, default=None)
+        self.parts.run(COMPILATIONS, self._compilations.begin_steps)
         with self._undisturbed():
             self._transit(partial(recorder.begin, done=done))
         if self._stepping.how == "optimizer":
@@ -784,6 +790,7 @@ class CaptureSession:
         recorder = self._recorder
         if self._state is State.OVER:
             if recorder is not None:
+                self._note_compilations(recorder, ended_ns)
                 recorder.note_plain(ended_ns)
                 if rests:
                     recorder.rests.begin(None, set())
@@ -793,6 +800,7 @@ class CaptureSession:
         if refusal or recorder is None:
             self._problems.note(refusal or "capture.step_outside")
             return
+        self._note_compilations(recorder, ended_ns)
         # For the same reason the next phase is shown at the end of an idle or warm-up step, or after the last step.
         was_recording = recorder.is_recording
         if not (was_recording or rests):
@@ -814,6 +822,14 @@ class CaptureSession:
             self._report_progress(recorder.phase, recorder.step)
         self._tell_cycles(recorder)
         recorder.go_on()
+
+    def _note_compilations(self, recorder: Recorder, ended_ns: int) -> None:
+        """Give what was compiled since the last step to the one that ends."""
+
+        def note() -> None:
+            self._compilations.end_step(recorder.current_step, recorder.elapsed_ns(ended_ns))
+
+        self.parts.run(COMPILATIONS, note)
 
     def _refusal(self) -> str:
         """Return the code of what is said where no step can end here; empty where one can."""
@@ -975,6 +991,7 @@ class CaptureSession:
             if isinstance(recorder.schedule, WatchSchedule):
                 self._problems.note("capture.not_watched")
             recorder.be_one_step()
+            self._note_compilations(recorder, perf_counter_ns())
             if not has_exception:
                 self._transit(recorder.complete_whole)
         # Code after the last call of an optimizer is not a step.
@@ -987,6 +1004,7 @@ class CaptureSession:
             snapshot=self._snapshot,
             others_share=self._others_share,
             compiled=self.parts.ask(COMPILED_CODE, compiled_frames, default=()),
+            compilations=self.parts.ask(COMPILATIONS, self._compilations.take, default=()),
         )
         return replace(self.parts.ask(LINES, self._with_program, found, default=found), problems=self.problems)
 

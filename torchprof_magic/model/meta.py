@@ -226,6 +226,38 @@ class CompiledFrame(_Bounded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation(_Bounded):
+    """One compilation of ``torch.compile``, as torch keeps it in the process that it ran in.
+
+    ``region`` is its number in a trace (``0/1`` of ``Torch-Compiled Region: 0/1``). ``start_unix_ns`` is the wall clock
+    of its beginning. ``dur_ns`` and its parts are None where torch does not tell: ``backend_ns`` is what the backend
+    took, ``inductor_ns`` the part of Inductor, and ``codegen_ns`` the part of that in which code was generated.
+    ``reason`` is why the function was compiled again, as torch writes it, and ``failed`` why it was not compiled.
+    ``step`` is the step of the run that it fell into, and ``step_ns`` how long that took; None outside of steps.
+    """
+
+    region: str = ""
+    name: str = ""
+    file: str = ""
+    line: int | None = None
+    is_backward: bool = False
+    start_unix_ns: int = 0
+    dur_ns: int | None = None
+    backend_ns: int | None = None
+    inductor_ns: int | None = None
+    codegen_ns: int | None = None
+    reason: str = ""
+    breaks: tuple[GraphBreak, ...] = ()
+    failed: str = ""
+    step: int | None = None
+    step_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        self._shorten("region", "name", "failed")
+        self._shorten("file", "reason", most_chars=MAX_MESSAGE_CHARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """One step of a watched run, or several that follow one another; times in ns from the beginning of the run.
 
@@ -299,7 +331,8 @@ class Meta(_Bounded):
     each cycle. ``others_share`` is the part of the time of all cores that other programs took during a live run.
     ``ops_before`` are the ops of a live run that the same process had recorded before, None where that is not
     known.
-    ``compiled`` are the functions that ``torch.compile`` had compiled by the end of a live run that ran some.
+    ``compiled`` are the functions that ``torch.compile`` had compiled by the end of a live run that ran some, and
+    ``compilations`` what it compiled during the run, in order.
     ``watched`` is set if the whole run was watched (``--watch``).
     """
 
@@ -334,6 +367,7 @@ class Meta(_Bounded):
     others_share: float | None = None
     ops_before: tuple[str, ...] | None = None
     compiled: tuple[CompiledFrame, ...] = ()
+    compilations: tuple[Compilation, ...] = ()
     watched: WatchedRun | None = None
     extra: tuple[tuple[str, str], ...] = field(default=())
 

@@ -313,6 +313,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Call step() outside the compiled function, at the end of the loop body.",
         "`step()` was called from compiled code.",
     ),
+    "capture.compilations_left_out": Kind(
+        "info",
+        "torch.compile compiled more often than is listed: `report.compilations` lacks what is beyond {limit}.",
+        "To have torch keep more of them, call torch._dynamo.utils.set_compilation_metrics_limit() before.",
+        "More was compiled between two looks than torch keeps, or more than 1,000 times in a run.",
+    ),
     "capture.paused": Kind(
         "info",
         "Recording of {kind} events was paused {times}, for {duration} in total. "

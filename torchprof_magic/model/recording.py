@@ -8,6 +8,7 @@ from pathlib import Path  # noqa: TC003 - msgspec reads the types of a recording
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchprof_magic.model.meta import (  # noqa: TC001 - the same
+    Compilation,
     CompiledFrame,
     Problem,
     StepMark,
@@ -176,7 +177,8 @@ class Recording:
     recorded one after the other. ``program`` is what lines and modules did in each cycle; ``modules``,
     ``function_lines``, ``wait_sites`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU
     could use, and ``others_share`` the part of the machine's cores that other programs took during the run.
-    ``compiled`` are the functions that the process has compiled. ``watched`` is the whole run, if it was watched.
+    ``compiled`` are the functions that the process has compiled, and ``compilations`` what was compiled during the run.
+    ``watched`` is the whole run, if it was watched.
     """
 
     cycles: tuple[Cycle, ...]
@@ -200,6 +202,7 @@ class Recording:
     cpu: CpuFacts | None = None
     others_share: float | None = None
     compiled: tuple[CompiledFrame, ...] = ()
+    compilations: tuple[Compilation, ...] = ()
     watched: WatchedRun | None = None
 
     @property

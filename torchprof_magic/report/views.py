@@ -17,7 +17,7 @@ from torchprof_magic.findings.hottest_modules import modules_shown
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
-from torchprof_magic.tables import coverage, devices, process_groups, steps, watched
+from torchprof_magic.tables import compilations, coverage, devices, process_groups, steps, watched
 from torchprof_magic.tables import execution_trace as graph
 from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
 from torchprof_magic.tables.host import host_times
@@ -278,6 +278,15 @@ VIEWS: tuple[View[Trace], ...] = (
         sentence="One row per step of a watched run that took far longer than usual, with the line that ran in it.",
         columns=watched.SLOW_COLUMNS,
         frame=watched.slow_steps_table,
+    ),
+    View(
+        name="compilations",
+        sentence="One row per compilation of `torch.compile` during a live run: why it was compiled, and how long.",
+        details="Also those before and after the recorded steps. A compilation of a function that had been compiled "
+        "before says which guard failed, and one whose graph broke says where and why. Empty in files of other "
+        "programs, of which only the times are known.",
+        columns=compilations.COLUMNS,
+        frame=compilations.compilations_table,
     ),
     View(
         name="steps",

@@ -94,6 +94,7 @@ def trace_of(
         extra=_with_added(trace.meta.extra, recording),
         ops_before=ops_before(_ops_in(trace)),
         compiled=recording.compiled if _runs_compiled(trace) else (),
+        compilations=recording.compilations,
     )
     return replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems)), not problems
 
@@ -137,6 +138,8 @@ def _labels_in(trace: Trace, recording: Recording) -> tuple[tuple[str, str], ...
     """Return only the labels of cells that occur in the trace, because a long session has thousands."""
     compiled = {frame.file for frame in recording.compiled}
     compiled |= {each.file for frame in recording.compiled for each in frame.breaks}
+    compiled |= {frame.file for frame in recording.compilations}
+    compiled |= {each.file for frame in recording.compilations for each in frame.breaks}
     files = {*trace.stacks["file"], *trace.sites["file"], *trace.waits["file"], *trace.host_lines["file"], *compiled}
     return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 

@@ -62,7 +62,7 @@ def _frames(utils: Any) -> dict[tuple[str, _Code], int]:
         if any(code):  # the backward pass has metrics of its own, without a function
             found[str(frame).partition("/")[0].strip("!"), _Code(*map(str, code))] = int(line or 0)
     for code, reasons in getattr(utils, "guard_failures", {}).items():
-        for match in filter(None, map(_GUARD.match, map(_text, reasons))):
+        for match in filter(None, map(_GUARD.match, map(text_of, reasons))):
             found.setdefault((match["frame"], _Code(code.co_filename, code.co_name)), code.co_firstlineno)
     return found
 
@@ -71,12 +71,17 @@ def _failed_guards(utils: Any) -> dict[_Code, dict[str, None]]:
     """Return which guards of each function failed, each once and in order, as torch writes them."""
     found: dict[_Code, dict[str, None]] = {}
     for code, reasons in getattr(utils, "guard_failures", {}).items():
-        texts = (_GUARD.sub(r"\g<reason>", _text(reason)) for reason in reasons)
+        texts = (without_number(text_of(reason)) for reason in reasons)
         found[_Code(code.co_filename, code.co_name)] = dict.fromkeys(map(_first_line, texts))
     return found
 
 
-def _text(reason: object) -> str:
+def without_number(reason: str) -> str:
+    """Return a reason without the number of the code whose guard failed, which newer versions of torch write first."""
+    return _GUARD.sub(r"\g<reason>", reason)
+
+
+def text_of(reason: object) -> str:
     """Return the text of a guard that failed; older versions of torch keep it in a tuple with a name."""
     return str(getattr(reason, "reason", reason))
 
@@ -95,17 +100,17 @@ def _breaks(utils: Any) -> dict[_Code, dict[GraphBreak, None]]:
         inner = stack[-1] if stack else None
         place = {"file": inner.filename, "line": inner.lineno} if inner is not None else {}
         code = _Code(stack[0].filename, stack[0].name) if stack else _Code("", "")
-        found.setdefault(code, {})[GraphBreak(reason=_why(each.reason), **place)] = None
+        found.setdefault(code, {})[GraphBreak(reason=why_broken(each.reason), **place)] = None
     return found or {_Code("", ""): dict.fromkeys(_counted(utils))}
 
 
 def _counted(utils: Any) -> Iterable[GraphBreak]:
     """Return the reasons that torch has only counted, without their lines."""
     counters = getattr(utils, "counters", {})
-    return [GraphBreak(reason=_why(str(reason))) for reason in counters.get("graph_break", ())]
+    return [GraphBreak(reason=why_broken(str(reason))) for reason in counters.get("graph_break", ())]
 
 
-def _why(reason: str) -> str:
+def why_broken(reason: str) -> str:
     """Return a reason in a few words: torch's explanation where it gives one."""
     if reason.startswith(_BRANCH):
         return "Data-dependent branching, such as `if` on a tensor"

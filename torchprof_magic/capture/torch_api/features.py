@@ -10,6 +10,8 @@ import importlib.util
 import inspect
 import re
 import sys
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
@@ -32,6 +34,8 @@ HAS_PYTHON_EXPORT = importlib.util.find_spec("torch.profiler._chrome_trace_expor
 STACKS: Final = "with_stack on Python 3.13"
 KEYWORDS_OF_CALLS: Final = "with_kwargs for hooks of all modules"
 EXTRA_RESOURCES: Final = "set_extra_resource_collection"
+RECOMPILE_REASON: Final = "CompilationMetrics.recompile_reason"
+BACKWARD_METRICS: Final = "CompilationMetrics.is_forward"
 STACKS_SINCE: Final = (2, 7, 1)
 # From the first of these versions to before the second; with 2.4.1, 2.7.1, 2.8, 2.9.1, 2.13 and 2.15 it does not.
 HOOK_GUARDS: Final = (2, 5), (2, 7)
@@ -89,6 +93,19 @@ def _survives_stacks() -> bool:
     return sys.version_info < (3, 13) or _release() >= STACKS_SINCE
 
 
+def _measures(name: str) -> bool:
+    """Return whether torch keeps this of a compilation. Its source is asked: importing the compiler takes seconds."""
+    try:
+        return re.search(rf"^    {name}: ", _compiler_source(), re.MULTILINE) is not None
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=1)
+def _compiler_source() -> str:
+    return (Path(torch.__file__).parent / "_dynamo" / "utils.py").read_text(encoding="utf-8")
+
+
 def guards_module_hooks() -> bool:
     """Return whether torch.compile guards code that it made without hooks of all modules against any that come."""
     return HOOK_GUARDS[0] <= _release() < HOOK_GUARDS[1]
@@ -138,6 +155,16 @@ FEATURES: Final = (
         KEYWORDS_OF_CALLS,
         lambda: takes(torch_module.register_module_forward_hook, "with_kwargs"),
         instead="keyword arguments are read from the call itself",
+    ),
+    Feature(
+        RECOMPILE_REASON,
+        lambda: _measures("recompile_reason"),
+        instead="report.compilations takes the reason from the guards that failed, and has no row for what is given up",
+    ),
+    Feature(
+        BACKWARD_METRICS,
+        lambda: _measures("is_forward"),
+        instead="report.compilations has no rows of backward passes",
     ),
     Feature(
         "use_python_export",
