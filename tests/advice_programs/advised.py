@@ -591,14 +591,14 @@ x, y, loss_fn = torch.randn(2000, 64), torch.randint(0, 10, (2000,)), nn.CrossEn
     Program(
         name="a print in a compiled function",
         rule="graph_breaks",
-        setup=_BROKEN.replace("BREAK", "print(end='')"),
+        setup=_BROKEN.replace("BREAK", "print(end='')  # HERE"),
         cell=_LOOP + "\n    z = g(x)  # HERE",
         changes=(("print(end='')", "pass"),),
     ),
     Program(
         name="an item() in a compiled function",
         rule="graph_breaks",
-        setup=_BROKEN.replace("BREAK", "s = y.sum().item()"),
+        setup=_BROKEN.replace("BREAK", "s = y.sum().item()  # HERE"),
         cell=_LOOP + "\n    z = g(x)  # HERE",
         changes=(("s = y.sum().item()", "s = y.sum()"),),
     ),

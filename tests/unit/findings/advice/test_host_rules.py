@@ -9,7 +9,7 @@ import pytest
 from support import allocation, annotation, frame, make_trace, span
 
 from torchprof_magic.findings.advice import Advice
-from torchprof_magic.model.meta import CompiledFrame, GraphBreak, StepMark
+from torchprof_magic.model.meta import Compilation, CompiledFrame, GraphBreak, StepMark
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.report.trace_report import Report
 
@@ -305,6 +305,50 @@ def test_a_recompilation_says_which_guards_failed_and_counts_the_backward_pass()
         "Compile once for all values",
         "pass what varies as a tensor, or keep it the same in all steps",
     )
+
+
+def compilation(step: int, at: int, name: str, reason: str) -> Compilation:
+    """Return a compilation that begins with a range of `_compile` at so many us of a step."""
+    start_ns = 10_000_000 * step + 1_000 * at
+    return Compilation(region=f"{at}/{step + 1}", name=name, start_unix_ns=start_ns, dur_ns=1_000, reason=reason)
+
+
+def test_each_cause_of_compiling_again_has_its_own_advice() -> None:
+    compiling = [span("entire_frame_compile", start, dur) for start, dur in ((0, 4_000), (5_000, 2_000))]
+    again = [region(f"0/{at + 1}", 10_000 * at + 7_000, 1_000) for at in range(2)]
+    trace = make_trace(*STEPS, *each_step(*compiling), *again)
+    sizes = "tensor 'x' size mismatch at index 1. expected {}, actual {}"
+    told = [compilation(step, 0, "f", sizes.format(step, step + 1)) for step in range(2)]
+    told += [compilation(step, 5_000, "torch_dynamo_resume_in_g_at_7", f"n == {step}") for step in range(2)]
+    found = Report(replace(trace, meta=replace(trace.meta, compilations=tuple(told)))).advice
+    assert [(each.title, each.saving_ns) for each in found] == [
+        ("Compile once for all sizes", 4_000_000),
+        ("Compile once for all values", 2_000_000),
+    ]
+    assert "`torch._dynamo.mark_dynamic(x, 1)` before the call" in found[0].fix
+    assert "compiles `f` again in 2 of 2 steps" in found[0].evidence
+    assert found[0].evidence.endswith("What differed: `tensor 'x' size mismatch at index 1: expected 1, actual 2`.")
+    assert "compiles `g` again" in found[1].evidence
+
+
+@pytest.mark.parametrize(
+    ("reason", "fix"),
+    [
+        ("Dynamo does not know how to trace builtin operator `print`", "remove the output"),
+        ("builtin: print [] True", "remove the output"),
+        ("Dynamo does not support tracing `Tensor.item()`", "keep the value as a tensor"),
+        ("Data-dependent branching, such as `if` on a tensor", "`torch.where`"),
+        ("Dynamo does not know how to trace builtin operator `compile`", "move the call out"),
+        ("something new", "take what torch cannot trace"),
+    ],
+)
+def test_a_line_that_breaks_a_graph_is_named_with_what_to_change_there(reason: str, fix: str) -> None:
+    broken = region("1/0", 0, 4_000), region("2/0", 1_000, 2_000)
+    breaks = tuple(GraphBreak(reason=reason, file="model.py", line=line) for line in (7, 9))
+    mine = CompiledFrame(frame="1", name="f", file="model.py", line=5, breaks=breaks)
+    found = advice(*broken, compiled=(mine,))
+    assert [(each.file, each.line) for each in found] == [("model.py", 7), ("model.py", 9)]
+    assert all(each.fix.startswith(fix) for each in found)
 
 
 def test_functions_that_are_compiled_again_on_two_lines_have_their_own_guards() -> None:

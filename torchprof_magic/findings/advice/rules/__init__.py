@@ -118,14 +118,16 @@ RULES = (
     Rule(
         "recompiles",
         recompiles,
-        "`torch.compile` compiles something again in at least two of the recorded steps. In a live run it says which "
-        "guards failed. The saving includes the backward pass, if one line compiles again.",
+        "`torch.compile` compiles something again in at least two of the recorded steps. In a live run there "
+        "is one for each cause, with the guards that failed and what to change: sizes, dtypes, numbers, globals, modes. "
+        "The saving includes the backward pass, if one line compiles again.",
     ),
     Rule(
         "graph_breaks",
         graph_breaks,
         "A compiled region runs inside another one, which is how code goes on after a graph break, and they take at "
-        "least 10 % of a step without compilation. In a live run it says why, with lines.",
+        "least 10 % of a step without compilation. In a live run there is one for each line that breaks a graph, up to "
+        "three, with torch's reason and what to change there.",
     ),
     Rule(
         "attention_unfused",

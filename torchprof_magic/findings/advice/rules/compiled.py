@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.rules.compile_causes import causes_of, change_for, fix_of_break
 from torchprof_magic.findings.advice.times import (
     by_place,
     critical,
@@ -23,9 +24,11 @@ from torchprof_magic.findings.advice.times import (
 )
 from torchprof_magic.findings.verdict.words import place_of
 from torchprof_magic.model.distinct import distinct
+from torchprof_magic.model.guards import failed_guard
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.guards import Cause
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.meta import GraphBreak
     from torchprof_magic.model.trace import Trace
@@ -37,14 +40,7 @@ LEAST_SHARE = 0.1
 _COMPILING = r"^dynamo$|^_compile\.compile_inner \(dynamo_timed\)$|^entire_frame_compile( \(dynamo_timed\))?$"
 _AGAIN = r"^Torch-Compiled Region: ([0-9]+)/[1-9]"
 _BACKWARD = r"^entire_backward_compile( \(dynamo_timed\))?$|^backward\._backward_impl \(dynamo_timed\)$"
-# What guards of sizes say, by which a compilation for dynamic sizes would not fail.
-_SIZES = re.compile(r"(size|stride) mismatch|\.size\(\)|\.shape\[|\.stride\(\)")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
-# What to do about guards of sizes, and about others.
-_FIXES = {
-    True: "`torch.compile(..., dynamic=True)`, or pad to equal sizes",
-    False: "pass what varies as a tensor, or keep it the same in all steps",
-}
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_[0-9]+$")
 # So many reasons are named.
 MOST_NAMED = 3
@@ -67,28 +63,90 @@ def recompiles(trace: Trace) -> list[Advice]:
         # A single one can be the first of its kind, such as that of the last and smaller batch.
         if steps < min(2, len(chosen.row) or 2):
             continue
-        inside = critical(trace, spans_of(trace, np.concatenate((rows, backward))))
-        guards = _failed_guards(trace, file, line)
-        are_sizes = [bool(_SIZES.search(guard)) for guard in guards] or [True]
-        found.append(
-            Advice(
-                rule="recompiles",
-                title=f"Compile once for all {'sizes' if all(are_sizes) else 'values'}",
-                fix="; ".join(fix for is_of_sizes, fix in _FIXES.items() if is_of_sizes in are_sizes),
-                evidence=f"`torch.compile` compiles again in {format_count(steps)} of "
-                f"{counted(len(chosen.row) or 1, 'step')}, "
-                f"which takes {format_ns(ns_in_steps(trace, inside))} {each(trace)}. "
-                f"After 8 times (`recompile_limit`) it gives up. {_what_differs(guards)}",
-                file=file,
-                line=line,
-                op="torch.compile",
-                saving_ns=round(ns_in_steps(trace, inside)),
-                certainty="measured",
-                link=DYNAMIC_LINK,
-                spans=inside,
-            )
-        )
+        compiling = np.concatenate((rows, backward))
+        causes = _causes(trace, compiling) or _causes_by_guards(trace, file, line, compiling)
+        found += [_recompiles(trace, file, line, each_one) for each_one in causes]
     return found
+
+
+class _Compiled(NamedTuple):
+    """Compilations of one cause: their ranges, the guards that failed, their cause, and the functions.
+
+    ``own`` are the guards of functions that are called; those of the rest of one, after a break, are about its locals.
+    """
+
+    rows: IntArray
+    guards: list[str]
+    cause: Cause
+    own: list[str]
+    functions: tuple[str, ...] = ()
+
+
+def _recompiles(trace: Trace, file: str, line: int | None, found: _Compiled) -> Advice:
+    """Return the advice about one cause on one line."""
+    steps = len(np.unique(step_index(trace, found.rows)))
+    inside = critical(trace, spans_of(trace, found.rows))
+    change = change_for(found.cause, found.own)
+    functions = f" {', '.join(f'`{name}`' for name in found.functions[:MOST_NAMED])}" if found.functions else ""
+    return Advice(
+        rule="recompiles",
+        title=change.title,
+        fix=change.fix,
+        evidence=f"`torch.compile` compiles{functions} again in {format_count(steps)} of "
+        f"{counted(len(counted_steps(trace).row) or 1, 'step')}, "
+        f"which takes {format_ns(ns_in_steps(trace, inside))} {each(trace)}. "
+        f"After 8 times (`recompile_limit`) it gives up. {_what_differs(_distinct(found.guards))}",
+        file=file,
+        line=line,
+        op="torch.compile",
+        saving_ns=round(ns_in_steps(trace, inside)),
+        certainty="measured",
+        link=DYNAMIC_LINK,
+        spans=inside,
+    )
+
+
+def _causes(trace: Trace, rows: IntArray) -> list[_Compiled]:
+    """Return the ranges of compilations by what made them, the largest first; none where the run does not tell.
+
+    What a run tells of a compilation lies in its range. A backward pass is compiled for the cause of its forward pass.
+    """
+    spans = spans_of(trace, rows)
+    known: dict[str, tuple[Cause, str, str]] = {}
+    groups: dict[Cause, list[tuple[int, str, str]]] = {}
+    for told in trace.meta.compilations:
+        if told.reason and not told.is_backward:
+            guard = failed_guard(told.reason)
+            text = f"{guard.text}: {guard.value}" if guard.value else guard.text
+            known[told.region] = guard.cause, text, told.name
+        start_ns = told.start_unix_ns - trace.meta.start_unix_ns
+        at = np.flatnonzero((spans.start_ns <= start_ns) & (start_ns < spans.end_ns))
+        if len(at) and told.region in known:
+            cause, text, name = known[told.region]
+            groups.setdefault(cause, []).append((int(rows[at[0]]), text, name))
+    found = [
+        _Compiled(
+            np.unique([row for row, _, _ in group]),
+            [text for _, text, _ in reversed(group)],
+            cause,
+            [text for _, text, name in group if not _RESUMED.match(name)],
+            tuple(dict.fromkeys(_RESUMED.sub(r"\1", name) for _, _, name in group if name)),
+        )
+        for cause, group in groups.items()
+    ]
+    return sorted(found, key=lambda each_one: -trace.events["dur_ns"].gather(each_one.rows).sum())
+
+
+def _causes_by_guards(trace: Trace, file: str, line: int | None, rows: IntArray) -> list[_Compiled]:
+    """Return all ranges as one group, whose guards the process knew in the end; of sizes if none is known."""
+    guards = _failed_guards(trace, file, line)
+    causes = list(causes_of(guards))
+    return [_Compiled(rows, guards, causes[0] if len(causes) == 1 else "other" if causes else "size", guards)]
+
+
+def _distinct(guards: list[str]) -> list[str]:
+    """Return one guard of each kind: those that differ in numbers only are alike."""
+    return list({_NUMBER.sub("#", guard): guard for guard in reversed(guards)}.values())
 
 
 def _outermost(trace: Trace, pattern: str) -> IntArray:
@@ -98,7 +156,7 @@ def _outermost(trace: Trace, pattern: str) -> IntArray:
 
 
 def _failed_guards(trace: Trace, file: str, line: int | None) -> list[str]:
-    """Return which guards failed of the functions that were compiled again on a line, the latest of each kind.
+    """Return which guards failed of the functions that were compiled again on a line, the latest first.
 
     If it is not known which functions these are, those of all.
     """
@@ -110,8 +168,7 @@ def _failed_guards(trace: Trace, file: str, line: int | None) -> list[str]:
     frames = set(names.str.extract(_AGAIN, 1))
     known = [frame for frame in trace.meta.compiled if frame.recompiles]
     chosen = [frame for frame in known if frame.frame in frames] or known
-    guards = [guard for frame in chosen for guard in reversed(frame.recompiles)]
-    return list({_NUMBER.sub("#", guard): guard for guard in reversed(guards)}.values())
+    return [guard for frame in chosen for guard in reversed(frame.recompiles)]
 
 
 def _what_differs(guards: list[str]) -> str:
@@ -157,33 +214,50 @@ def graph_breaks(trace: Trace) -> list[Advice]:
             continue
         inside = np.isin(outer, rows)
         breaks = int(inside.sum()) / max(len(rows), 1)
-        found.append(
-            Advice(
-                rule="graph_breaks",
-                title="Fix the graph breaks",
-                fix="take what torch cannot trace, such as `print` and `.item()`, out of the compiled function",
-                evidence=f"The compiled code takes {format_ratio(share)} of the time. Each call of it breaks "
-                f"{counted(max(round(breaks), 1), 'time')} and goes on in another graph{_resumed(trace)}. "
-                f"{_why_broken(trace, np.concatenate((rows, regions[inside])))}",
-                file=file,
-                line=line,
-                op="Torch-Compiled Region",
-                link=BREAK_LINK,
-                certainty="guess",
-            )
+        known = _known_breaks(trace, np.concatenate((rows, regions[inside])))
+        evidence = (
+            f"The compiled code takes {format_ratio(share)} of the time. Each call of it breaks "
+            f"{counted(max(round(breaks), 1), 'time')} and goes on in another graph{_resumed(trace)}."
         )
+        placed = [each_one for each_one in known if each_one.file and each_one.line is not None]
+        lines = placed if len(placed) == len(known) <= MOST_NAMED else []
+        found += [
+            _graph_break(f"{evidence} {_why_broken(trace, [each_one])}", each_one.file, each_one.line, each_one.reason)
+            for each_one in lines
+        ]
+        if not lines:
+            found.append(_graph_break(f"{evidence} {_why_broken(trace, known)}", file, line))
     return found
 
 
-def _why_broken(trace: Trace, regions: IntArray) -> str:
-    """Return the reasons that the process knew, with their lines, or how to see them."""
+def _graph_break(evidence: str, file: str, line: int | None, reason: str = "") -> Advice:
+    """Return the advice about a line that breaks a graph, or about code whose graphs break somewhere."""
+    return Advice(
+        rule="graph_breaks",
+        title="Fix the graph breaks",
+        fix=fix_of_break(reason),
+        evidence=evidence,
+        file=file,
+        line=line,
+        op="Torch-Compiled Region",
+        link=BREAK_LINK,
+        certainty="guess",
+    )
+
+
+def _known_breaks(trace: Trace, regions: IntArray) -> list[GraphBreak]:
+    """Return the breaks that the process knew of the functions of some regions, or of all where these have none."""
     names = trace.events["name"].gather(regions).cast(pl.String)
     frames = set(names.str.extract(_REGION, 1))
     mine = [frame for frame in trace.meta.compiled if frame.frame in frames]
     functions = {(frame.file, _RESUMED.sub(r"\1", frame.name)) for frame in mine}
     known = [frame for frame in trace.meta.compiled if frame.breaks]
     of_these = [frame for frame in known if (frame.file, _RESUMED.sub(r"\1", frame.name)) in functions] or known
-    breaks = list(dict.fromkeys(each_one for frame in of_these for each_one in frame.breaks))
+    return list(dict.fromkeys(each_one for frame in of_these for each_one in frame.breaks))
+
+
+def _why_broken(trace: Trace, breaks: list[GraphBreak]) -> str:
+    """Return the reasons with their lines, or how to see them."""
     if not breaks:
         return '`TORCH_LOGS="graph_breaks"` says why.'
     named = [_break_words(trace, each_one) for each_one in breaks[:MOST_NAMED]]
