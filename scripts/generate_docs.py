@@ -293,6 +293,7 @@ PROBLEM_GROUPS = (
     ),
     ("In memory snapshots", "", ("snapshot",)),
     ("In memory timelines", "", ("timeline",)),
+    ("In logs of torch.compile", "", ("compile_log",)),
     ("With many ranks", "", ("ranks",)),
 )
 ADVICE_HEAD = """# What to change

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torchprof_magic.ingest.chrome.reader import read_chrome
+from torchprof_magic.ingest.compile_log.reader import is_compile_log, read_compile_log
 from torchprof_magic.ingest.execution_trace.reader import is_graph, read_graph
 from torchprof_magic.ingest.memory_timeline.reader import is_timeline, read_timeline
 from torchprof_magic.ingest.saved.reader import is_saved, read_saved
@@ -71,6 +72,14 @@ READERS = (
         description="An execution trace of `ExecutionTraceObserver`: ops and tensors, without times.",
         recognises=is_graph,
         read=lambda file, meta, _progress: read_graph(file, meta),
+    ),
+    Reader(
+        name="compile log",
+        endings=(".log",),
+        description="A log of `torch.compile`, which `TORCH_TRACE=folder` has it write and which tlparse reads, too: "
+        "what was compiled, why, and how long that took (`report.compilations`).",
+        recognises=is_compile_log,
+        read=lambda file, meta, _progress: read_compile_log(file, meta),
     ),
     Reader(
         name="chrome",

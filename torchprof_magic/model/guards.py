@@ -11,9 +11,9 @@ Cause = Literal[
 ]  # fmt: skip
 
 # `n == 3   # return x * n  # model.py:7 in forward (HINT: ...)`, and lines with the stack, which newer versions add.
-_SOURCE = re.compile(r"\s\s+#\s.*?#\s(?P<file>\S[^#]*?):(?P<line>[0-9]+) in ", re.DOTALL)
-_STACK = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>[0-9]+), in ', re.MULTILINE)
-_EXPECTED = re.compile(r"^(?P<what>.*?)[.:]?\s+(?P<value>(?:expected|got)\s.*)$")
+_SOURCE = re.compile(r"\s\s+#\s.*?#\s(?P<file>\S[^#]*?):(?P<line>[0-9]{1,9}) in ", re.DOTALL)
+_STACK = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line (?P<line>[0-9]{1,9}), in ', re.MULTILINE)
+_EXPECTED = re.compile(r"\b(?:expected|got)\s")
 _SOURCE_BEGIN = re.compile(r"\s\s+#\s")
 # In older versions, what is local is `L['x']`.
 _LOCAL = re.compile(r"\bL\['(?P<name>[A-Za-z_][A-Za-z0-9_]*)'\]")
@@ -29,7 +29,7 @@ _CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ("length", re.compile(r"\blen\(|___tuple_iterator_len|___dict_contains|dict keys|DICT_")),
     ("type", re.compile(r"___check_type_id|___check_obj_id|type\(|TYPE_MATCH|ID_MATCH|expected type")),
     ("global", re.compile(r"^G\[|\bG\['")),
-    ("attribute", re.compile(r"^[A-Za-z_]\w*(\[[^\]]*\])*\.\w[^=<>!]*\s*(==|!=|is\b)")),
+    ("attribute", re.compile(r"^[A-Za-z_][\w\[\]'\"]*\.\w[^=<>!]*(==|!=|\bis\b)")),
     ("value", re.compile(r"==|!=|<|>|\bis\b|\bnot\b|\bin\b")),
 )
 
@@ -53,8 +53,9 @@ def failed_guard(reason: str) -> FailedGuard:
     said = (_LOCAL.sub(r"\g<name>", first).splitlines() or [""])[0]
     place = _STACK.findall(reason)[-1:] or _SOURCE.findall(reason)[-1:]
     file, line = (place[0][0], int(place[0][1])) if place else ("", None)
-    match = _EXPECTED.match(said)
-    text, value = (match["what"], match["value"].rstrip(".")) if match else (said, "")
+    match = _EXPECTED.search(said)
+    at = match.start() if match is not None else len(said)
+    text, value = (said[:at].rstrip(" .:"), said[at:].rstrip(".")) if at else (said, "")
     return FailedGuard(text, value, cause_of(said), file, line)
 
 

@@ -1136,6 +1136,18 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Record it again if the graph must be complete.",
         "A node had no number or no name, had values of another type, or was there twice.",
     ),
+    "compile_log.no_run": Kind(
+        "info",
+        "This is a log of torch.compile: what was compiled, and why. The ops and steps of the program are not in it.",
+        "Use report.compilations. To see what the compiled code does, record the program with %%torchprof.",
+        "The file is a log that `TORCH_TRACE` had torch.compile write.",
+    ),
+    "compile_log.damaged": Kind(
+        "data_loss",
+        "Some records of the log of torch.compile could not be read and are left out.",
+        "Write the log again if it must be complete.",
+        "A line was no record, or its JSON was damaged.",
+    ),
     "timeline.below_zero": Kind(
         "warning",
         "More memory is released than was allocated: {size} were left out.",

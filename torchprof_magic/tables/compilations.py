@@ -88,7 +88,7 @@ COLUMNS = (
         name="codegen_ns",
         title="Codegen",
         unit="ns",
-        definition="Part in which Inductor generated code.",
+        definition="Part in which Inductor generated code and compiled it.",
         is_minor=True,
     ),
     Column(
@@ -101,7 +101,8 @@ COLUMNS = (
         name="again",
         title="Again",
         unit="bool",
-        definition="True if the function had been compiled before, so that this is a recompilation.",
+        definition="True if the function had been compiled before, so that this is a recompilation, or the backward "
+        "pass of one.",
     ),
     Column(
         name="cause",
@@ -129,7 +130,7 @@ COLUMNS = (
         title="Guard's line",
         unit="count",
         definition="Line of the code for which the guard was made; null where torch does not tell: of tensors, and "
-        "before torch 2.9.",
+        "with torch 2.4 to 2.6.",
         is_minor=True,
     ),
     Column(

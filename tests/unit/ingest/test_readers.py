@@ -27,6 +27,9 @@ def example(name: str, folder: Path) -> Path:
     if name == "memory timeline":
         file.write_text("[[-1, 1, 4096, 7]]")
         return file
+    if name == "compile log":
+        file.write_text('V0101 10:00:00.0 7 torch/x.py:1] {"compilation_metrics": {"compile_id": "0/0"}}')
+        return file
     if name == "execution trace":
         file.write_text('{"schema": "1.1.1", "nodes": [{"id": 1, "name": "a"}]}')
         return file

@@ -13,9 +13,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.parts import COMPILATIONS
-from torchprof_magic.capture.torch_api.compiled_frames import text_of, why_broken, without_number
+from torchprof_magic.capture.torch_api.compiled_frames import text_of
 from torchprof_magic.capture.torch_api.patching import HOOK_FILE
-from torchprof_magic.model.compile_ids import frame_of, region_of, times_before
+from torchprof_magic.model.compile_ids import times_before
+from torchprof_magic.model.compile_metrics import compilation_of, why_broken, without_number
 from torchprof_magic.model.meta import Compilation, GraphBreak
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.problems import ProblemLog
+    from torchprof_magic.model.compile_metrics import Names
 
 # So many are kept, the first ones.
 MOST_KEPT = 1_000
 # A step of a program that never ends a graph would otherwise collect breaks for ever.
 _MOST_BREAKS = 1_000
-_NS_PER_S = 1_000_000_000
 
 
 class Compilations:
@@ -44,7 +45,7 @@ class Compilations:
         self._breaks_seen = 0
         self._breaks: list[tuple[tuple[str, str], GraphBreak]] = []
         self._failures_seen: dict[int, int] = {}
-        self._names: dict[str, tuple[str, str, int | None]] = {}
+        self._names: Names = {}
         self._handler: Any = None
         self._is_over = False
         self._looking = Lock()
@@ -142,41 +143,17 @@ class Compilations:
             self._problems.note("capture.compilations_left_out", limit=MOST_KEPT)
 
     def _compilation(self, metrics: Any, utils: Any) -> Compilation:
-        region = region_of(str(getattr(metrics, "compile_id", None) or ""))
-        name, file, line = self._function(metrics, frame_of(region))
-        mine = [each for each in self._breaks if each[0] == (file, name)]
-        self._breaks = [each for each in self._breaks if each[0] != (file, name)]
-        return Compilation(
-            region=region,
-            name=name,
-            file=file,
-            line=line,
-            is_backward=getattr(metrics, "is_forward", None) is False,
-            start_unix_ns=_ns(getattr(metrics, "start_time", None)) or 0,
-            dur_ns=_duration_ns(metrics),
-            backend_ns=_ns(getattr(metrics, "backend_compile_time_s", None)),
-            inductor_ns=_ns(getattr(metrics, "inductor_compile_time_s", None)),
-            codegen_ns=_ns(getattr(metrics, "code_gen_time_s", None)),
-            reason=self._reason(metrics, utils, region),
-            breaks=tuple(each for _, each in mine),
-            failed=why_broken(str(getattr(metrics, "fail_reason", None) or "")),
-        )
+        def ask(name: str) -> object:
+            return getattr(metrics, name, None)
 
-    def _function(self, metrics: Any, frame: str) -> tuple[str, str, int | None]:
-        """Return the name, file and line of the function; one that is given up, or of a backward pass, has none."""
-        name = getattr(metrics, "co_name", None)
-        if name is None:
-            return self._names.get(frame, ("", "", None))
-        found = str(name), str(metrics.co_filename or ""), metrics.co_firstlineno
-        self._names[frame] = found
-        return found
-
-    def _reason(self, metrics: Any, utils: Any, region: str) -> str:
-        """Return why the function was compiled again, as torch writes it; empty the first time."""
-        said = getattr(metrics, "recompile_reason", None)
-        if said is None and times_before(region) and not hasattr(metrics, "recompile_reason"):
-            said = self._failed_guard(metrics, utils)
-        return without_number(str(said or ""))
+        found = compilation_of(ask, self._names)
+        code = (found.file, found.name)
+        mine = [each for each in self._breaks if each[0] == code]
+        self._breaks = [each for each in self._breaks if each[0] != code]
+        reason = found.reason
+        if times_before(found.region) and not hasattr(metrics, "recompile_reason"):
+            reason = without_number(self._failed_guard(metrics, utils))
+        return replace(found, reason=reason, breaks=tuple(each for _, each in mine))
 
     def _failed_guard(self, metrics: Any, utils: Any) -> str:
         """Return the next guard that failed of the function: the first of as many as it had compilations."""
@@ -202,14 +179,3 @@ def _break_of(reason: Any) -> tuple[tuple[str, str], GraphBreak]:
     inner = stack[-1]
     found = GraphBreak(reason=why_broken(str(reason.reason)), file=inner.filename, line=inner.lineno)
     return (stack[0].filename, stack[0].name), found
-
-
-def _duration_ns(metrics: Any) -> int | None:
-    """Return how long all of it took; torch gives a backward pass the moments of its beginning and its end."""
-    whole = _ns(getattr(metrics, "entire_frame_compile_time_s", None))
-    begin, end = (getattr(metrics, f"{name}_time_us", None) for name in ("start", "end"))
-    return (end - begin) * 1_000 if whole is None and begin is not None and end is not None else whole
-
-
-def _ns(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * _NS_PER_S)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchprof_magic.model.compile_metrics import GUARD, MOST_CHARS, why_broken, without_number
 from torchprof_magic.model.meta import CompiledFrame, GraphBreak
 
 if TYPE_CHECKING:
@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 # So many functions, and so many reasons of each, are kept, the latest.
 MOST_FRAMES = 64
 MOST_REASONS = 8
-MOST_CHARS = 160
-_GUARD = re.compile(r"^(?P<frame>[0-9]+)/[0-9]+: (?P<reason>.*)", re.DOTALL)
-_EXPLAINED = re.compile(r"^\s*Explanation: (?P<text>[^\n]+)", re.MULTILINE)
-# What torch calls an `if` on a tensor.
-_BRANCH = "generic_jump"
 
 
 class _Code(NamedTuple):
@@ -62,7 +57,7 @@ def _frames(utils: Any) -> dict[tuple[str, _Code], int]:
         if any(code):  # the backward pass has metrics of its own, without a function
             found[str(frame).partition("/")[0].strip("!"), _Code(*map(str, code))] = int(line or 0)
     for code, reasons in getattr(utils, "guard_failures", {}).items():
-        for match in filter(None, map(_GUARD.match, map(text_of, reasons))):
+        for match in filter(None, map(GUARD.match, map(text_of, reasons))):
             found.setdefault((match["frame"], _Code(code.co_filename, code.co_name)), code.co_firstlineno)
     return found
 
@@ -74,11 +69,6 @@ def _failed_guards(utils: Any) -> dict[_Code, dict[str, None]]:
         texts = (without_number(text_of(reason)) for reason in reasons)
         found[_Code(code.co_filename, code.co_name)] = dict.fromkeys(map(_first_line, texts))
     return found
-
-
-def without_number(reason: str) -> str:
-    """Return a reason without the number of the code whose guard failed, which newer versions of torch write first."""
-    return _GUARD.sub(r"\g<reason>", reason)
 
 
 def text_of(reason: object) -> str:
@@ -108,12 +98,3 @@ def _counted(utils: Any) -> Iterable[GraphBreak]:
     """Return the reasons that torch has only counted, without their lines."""
     counters = getattr(utils, "counters", {})
     return [GraphBreak(reason=why_broken(str(reason))) for reason in counters.get("graph_break", ())]
-
-
-def why_broken(reason: str) -> str:
-    """Return a reason in a few words: torch's explanation where it gives one."""
-    if reason.startswith(_BRANCH):
-        return "Data-dependent branching, such as `if` on a tensor"
-    match = _EXPLAINED.search(reason)
-    text = match["text"] if match else (reason.strip().splitlines() or [""])[0]
-    return text.strip().rstrip(".")[:MOST_CHARS]

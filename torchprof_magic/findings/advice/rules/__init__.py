@@ -119,7 +119,7 @@ RULES = (
         "recompiles",
         recompiles,
         "`torch.compile` compiles something again in at least two of the recorded steps. In a live run there "
-        "is one for each cause, with the guards that failed and what to change: sizes, dtypes, numbers, globals, modes. "
+        "is one for each cause, with the guards that failed and what to change: sizes, dtypes, numbers, modes. "
         "The saving includes the backward pass, if one line compiles again.",
     ),
     Rule(

@@ -1,0 +1,1 @@
+"""Logs of torch.compile, as ``TORCH_TRACE`` has them written."""
