@@ -277,6 +277,23 @@ def test_a_graph_break_says_why_and_where_as_the_process_knew() -> None:
     assert only(*broken, compiled=(unplaced,)).evidence.endswith("Why: reason 0; reason 1; reason 2; and 2 more.")
 
 
+def test_a_graph_break_says_how_long_the_host_takes_from_graph_to_graph() -> None:
+    graphs = span("aten::add", 100, 700), span("aten::mul", 1_200, 300), span("aten::sin", 2_600, 100)
+    broken = region("1/0", 0, 4_000), region("2/0", 1_000, 2_900), region("3/0", 2_500, 1_000)
+    breaks = tuple(GraphBreak(reason="print", file="model.py", line=line) for line in (7, 9))
+    mine = CompiledFrame(frame="1", name="f", file="model.py", line=5, breaks=breaks)
+    rest = [
+        CompiledFrame(frame=str(at), name=f"torch_dynamo_resume_in_f_at_{line}", file="model.py", line=line)
+        for at, line in ((2, 7), (3, 9))
+    ]
+    found = advice(*broken, *graphs, compiled=(mine, *rest))
+    # From the end of the add at 0.8 ms to the mul at 1.2 ms; from the end of the mul at 1.5 ms to the sin at 2.6 ms.
+    assert [" ".join(each.evidence.split("From graph")[1].split()[:6]) for each in found] == [
+        "to graph the host takes 400",
+        "to graph the host takes 1.10",
+    ]
+
+
 def test_compiling_inside_a_region_is_no_time_of_its_graphs() -> None:
     compiling = span("_compile.compile_inner (dynamo_timed)", 100, 3_500)
     found = advice(region("1/0", 0, 4_000), compiling, region("2/0", 3_700, 200))

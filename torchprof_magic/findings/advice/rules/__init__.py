@@ -127,7 +127,7 @@ RULES = (
         graph_breaks,
         "A compiled region runs inside another one, which is how code goes on after a graph break, and they take at "
         "least 10 % of a step without compilation. In a live run there is one for each line that breaks a graph, up to "
-        "three, with torch's reason and what to change there.",
+        "three, with torch's reason, what to change there, and how long the host takes from graph to graph.",
     ),
     Rule(
         "attention_unfused",

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
-from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.facts.host.graph_gaps import graph_gaps
+from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.rules.compile_causes import causes_of, change_for, fix_of_break
 from torchprof_magic.findings.advice.times import (
     by_place,
@@ -41,7 +42,7 @@ _COMPILING = r"^dynamo$|^_compile\.compile_inner \(dynamo_timed\)$|^entire_frame
 _AGAIN = r"^Torch-Compiled Region: ([0-9]+)/[1-9]"
 _BACKWARD = r"^entire_backward_compile( \(dynamo_timed\))?$|^backward\._backward_impl \(dynamo_timed\)$"
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
-_RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_[0-9]+$")
+_RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_(?P<line>[0-9]{1,9})$")
 # So many reasons are named.
 MOST_NAMED = 3
 _COMPILE_ID = r"compile_id=\s*!?[0-9]*/?[0-9]+/([1-9][0-9]*)|^Torch-Compiled Region: [0-9]+/([1-9][0-9]*)"
@@ -221,10 +222,10 @@ def graph_breaks(trace: Trace) -> list[Advice]:
         )
         placed = [each_one for each_one in known if each_one.file and each_one.line is not None]
         lines = placed if len(placed) == len(known) <= MOST_NAMED else []
-        found += [
-            _graph_break(f"{evidence} {_why_broken(trace, [each_one])}", each_one.file, each_one.line, each_one.reason)
-            for each_one in lines
-        ]
+        for each_one in lines:
+            cost = _cost_of_break(trace, regions[inside], each_one, is_only=len(lines) == 1)
+            words = f"{evidence}{cost} {_why_broken(trace, [each_one])}"
+            found.append(_graph_break(words, each_one.file, each_one.line, each_one.reason))
         if not lines:
             found.append(_graph_break(f"{evidence} {_why_broken(trace, known)}", file, line))
     return found
@@ -243,6 +244,27 @@ def _graph_break(evidence: str, file: str, line: int | None, reason: str = "") -
         link=BREAK_LINK,
         certainty="guess",
     )
+
+
+def _cost_of_break(trace: Trace, regions: IntArray, found: GraphBreak, *, is_only: bool) -> str:
+    """Return how long the host takes from graph to graph where code goes on after a line, as a sentence.
+
+    Empty where that is not known: a break in a function that another one calls has the line of the call.
+    """
+    goes_on = {
+        frame.frame
+        for frame in trace.meta.compiled
+        if (match := _RESUMED.match(frame.name)) is not None
+        and (is_only or (frame.file == found.file and int(match["line"]) == found.line))
+    }
+    names = trace.events["name"].gather(regions).cast(pl.String).str.extract(_REGION, 1)
+    mine = regions[names.is_in(list(goes_on)).fill_null(value=False).to_numpy()]
+    if len(mine) == 0:
+        return ""
+    gaps = Spans(*graph_gaps(trace, mine))
+    compiling = spans_of(trace, _outermost(trace, f"{_COMPILING}|{_BACKWARD}"))
+    host_ns = ns_in_steps(trace, without(gaps, compiling) if len(compiling.start_ns) else gaps)
+    return f" From graph to graph the host takes {format_ns(host_ns)} {each(trace)} here." if host_ns >= 1 else ""
 
 
 def _known_breaks(trace: Trace, regions: IntArray) -> list[GraphBreak]:
