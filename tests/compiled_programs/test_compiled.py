@@ -15,6 +15,7 @@ from torch._dynamo import utils
 import torchprof_magic as tp
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.patching import HOOK_FILE
+from torchprof_magic.report.views import VIEWS
 
 sys.path.insert(0, str(Path(__file__).parent))
 from compiled import PROGRAMS, STEPS, Numbered, Program
@@ -141,3 +142,14 @@ def test_nothing_is_left_in_the_compiler_after_a_run() -> None:
     before = list(handler.start_callbacks), list(handler.end_callbacks)
     run_recorded(PROGRAMS[0])
     assert (handler.start_callbacks, handler.end_callbacks) == before
+
+
+def test_the_page_lists_them_where_something_was_compiled() -> None:
+    _, report = run_recorded(PROGRAMS[0])
+    with tp.profile() as run:
+        for _ in tp.steps(range(4)):
+            torch.ones(3).sin()
+    assert run.report is not None
+    view = next(each for each in VIEWS if each.name == "compilations")
+    assert view.is_there is not None
+    assert [view.is_there(each.trace) for each in (report, run.report)] == [True, False]

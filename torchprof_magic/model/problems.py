@@ -1148,6 +1148,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Write the log again if it must be complete.",
         "A line was no record, or its JSON was damaged.",
     ),
+    "compile_log.too_many": Kind(
+        "data_loss",
+        "The log of torch.compile lists more than 10,000 compilations. The later ones are left out.",
+        "Write a log of a shorter run.",
+        "The log has more compilations than are read.",
+    ),
     "timeline.below_zero": Kind(
         "warning",
         "More memory is released than was allocated: {size} were left out.",

@@ -287,6 +287,13 @@ VIEWS: tuple[View[Trace], ...] = (
         "programs, of which only the times are known.",
         columns=compilations.COLUMNS,
         frame=compilations.compilations_table,
+        title="Compilations",
+        empty="torch.compile compiled nothing during the run.",
+        is_counted=True,
+        place="group",
+        tab="ops",
+        group="Compilation",
+        is_there=compilations.has_compilations,
     ),
     View(
         name="steps",

@@ -24,7 +24,7 @@ COLUMNS = (
         definition="Name of the compiled function, as torch gives it: `torch_dynamo_resume_in_f_at_7` is what follows "
         "the graph break in line 7 of `f`. Empty where torch does not tell.",
     ),
-    Column(name="file", title="File", unit="text", definition="File of the function."),
+    Column(name="file", title="File", unit="text", definition="File of the function.", is_minor=True),
     Column(name="line", title="Line", unit="count", definition="First line of the function; null if unknown."),
     Column(
         name="region",

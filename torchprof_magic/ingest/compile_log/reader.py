@@ -48,7 +48,8 @@ class _Record(NamedTuple):
 class _Log:
     """What a log has told so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
         self.events: list[bytes] = []
         self.compilations: list[Compilation] = []
         self.breaks: dict[str, list[GraphBreak]] = {}
@@ -60,8 +61,12 @@ class _Log:
         """Add what one record tells, if that is asked for here."""
         values = record.values
         for name in ("compilation_metrics", "bwd_compilation_metrics"):
-            if isinstance(metrics := values.get(name), dict) and len(self.compilations) < _MOST_COMPILATIONS:
+            if not isinstance(metrics := values.get(name), dict):
+                continue
+            if len(self.compilations) < _MOST_COMPILATIONS:
                 self._add_compilation({"is_forward": not name.startswith("bwd"), **metrics}, _region_of(values))
+            else:
+                self._findings.add("compile_log.too_many")
         if "chromium_event" in values:
             self.events.append(_event_of(record.payload))
         elif isinstance(artifact := values.get("artifact"), dict):
@@ -93,12 +98,13 @@ def read_compile_log(path: str | os.PathLike[str], meta: Meta | None = None) -> 
     Records that cannot be read are counted. Raises ``IngestError`` when the file cannot be read, and ``NotATraceError``
     when nothing was compiled.
     """
-    findings, log = Findings(), _Log()
+    findings = Findings()
+    log = _Log(findings)
     for record in _records(path, findings):
         log.add(record)
-    if not log.compilations and not log.events:
-        raise NotATraceError("this is a log of torch.compile (TORCH_TRACE) in which nothing was compiled")
     events = b",".join(filter(None, log.events))
+    if not log.compilations and not events:
+        raise NotATraceError("this is a log of torch.compile (TORCH_TRACE) in which nothing was compiled")
     trace = read_chrome([b'{"traceEvents": [' + events + b"]}"], meta)
     version = trace.meta.torch_version or log.torch_version
     began = trace.meta.start_unix_ns if events else min(each.start_unix_ns for each in log.compilations)

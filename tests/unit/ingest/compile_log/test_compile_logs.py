@@ -112,3 +112,8 @@ def test_damaged_records_are_counted_and_values_of_other_types_are_unknown(tmp_p
 def test_a_log_in_which_nothing_was_compiled_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotATraceError, match=r"log of torch\.compile .* nothing was compiled"):
         load(tmp_path, record(artifact={"name": "torch_version"}))
+
+
+def test_a_log_without_a_readable_record_of_a_compilation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotATraceError, match="nothing was compiled"):
+        load(tmp_path, record("damaged", chromium_event={}, **of_region(0)))
