@@ -348,6 +348,19 @@ def test_each_cause_of_compiling_again_has_its_own_advice() -> None:
     assert "compiles `g` again" in found[1].evidence
 
 
+def test_a_line_on_which_something_is_compiled_for_the_first_time_has_no_advice() -> None:
+    code = [frame(f"train.py({line}): f", start, 4_000) for line, start in ((4, 0), (9, 5_000))]
+    compiling = [span("entire_frame_compile", start, 2_000) for start in (10, 5_010)]
+    again = [region(f"{at}/1", 5_000 * at + 2_100, 1_000) for at in range(2)]
+    trace = make_trace(*STEPS, *each_step(*code, *compiling, *again))
+    told = []
+    for step in range(2):
+        first, second = compilation(step, 10, "f", ""), compilation(step, 5_010, "g", f"n == {step}")
+        told += [replace(first, region="0/0"), replace(second, region=f"1/{step + 1}")]
+    found = Report(replace(trace, meta=replace(trace.meta, compilations=tuple(told)))).advice
+    assert [(each.rule, each.line) for each in found] == [("recompiles", 9)]
+
+
 @pytest.mark.parametrize(
     ("reason", "fix"),
     [

@@ -24,6 +24,7 @@ from torchprof_magic.findings.advice.times import (
     without,
 )
 from torchprof_magic.findings.verdict.words import place_of
+from torchprof_magic.model.compile_ids import times_before
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.guards import failed_guard
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
@@ -65,7 +66,9 @@ def recompiles(trace: Trace) -> list[Advice]:
         if steps < min(2, len(chosen.row) or 2):
             continue
         compiling = np.concatenate((rows, backward))
-        causes = _causes(trace, compiling) or _causes_by_guards(trace, file, line, compiling)
+        causes = _causes(trace, compiling)
+        if causes is None:
+            causes = [_by_guards(trace, file, line, compiling)]
         found += [_recompiles(trace, file, line, each_one) for each_one in causes]
     return found
 
@@ -107,42 +110,48 @@ def _recompiles(trace: Trace, file: str, line: int | None, found: _Compiled) -> 
     )
 
 
-def _causes(trace: Trace, rows: IntArray) -> list[_Compiled]:
-    """Return the ranges of compilations by what made them, the largest first; none where the run does not tell.
+def _causes(trace: Trace, rows: IntArray) -> list[_Compiled] | None:
+    """Return the ranges of what was compiled again by the cause, the largest first; None where the run does not tell.
 
     What a run tells of a compilation lies in its range. A backward pass is compiled for the cause of its forward pass.
     """
+    is_told = False
     spans = spans_of(trace, rows)
     known: dict[str, tuple[Cause, str, str]] = {}
     groups: dict[Cause, list[tuple[int, str, str]]] = {}
     for told in trace.meta.compilations:
-        if told.reason and not told.is_backward:
+        if not told.is_backward:  # the numbers begin again when the compiler is reset
+            known.pop(told.region, None)
+        if times_before(told.region) and not told.is_backward:
             guard = failed_guard(told.reason)
             text = f"{guard.text}: {guard.value}" if guard.value else guard.text
             known[told.region] = guard.cause, text, told.name
         start_ns = told.start_unix_ns - trace.meta.start_unix_ns
         at = np.flatnonzero((spans.start_ns <= start_ns) & (start_ns < spans.end_ns))
+        is_told = is_told or len(at) > 0
         if len(at) and told.region in known:
             cause, text, name = known[told.region]
             groups.setdefault(cause, []).append((int(rows[at[0]]), text, name))
     found = [
         _Compiled(
             np.unique([row for row, _, _ in group]),
-            [text for _, text, _ in reversed(group)],
+            [text for _, text, _ in reversed(group) if text],
             cause,
             [text for _, text, name in group if not _RESUMED.match(name)],
             tuple(dict.fromkeys(_RESUMED.sub(r"\1", name) for _, _, name in group if name)),
         )
         for cause, group in groups.items()
     ]
+    if not is_told:
+        return None
     return sorted(found, key=lambda each_one: -trace.events["dur_ns"].gather(each_one.rows).sum())
 
 
-def _causes_by_guards(trace: Trace, file: str, line: int | None, rows: IntArray) -> list[_Compiled]:
+def _by_guards(trace: Trace, file: str, line: int | None, rows: IntArray) -> _Compiled:
     """Return all ranges as one group, whose guards the process knew in the end; of sizes if none is known."""
     guards = _failed_guards(trace, file, line)
     causes = list(causes_of(guards))
-    return [_Compiled(rows, guards, causes[0] if len(causes) == 1 else "other" if causes else "size", guards)]
+    return _Compiled(rows, guards, causes[0] if len(causes) == 1 else "other" if causes else "size", guards)
 
 
 def _distinct(guards: list[str]) -> list[str]:
