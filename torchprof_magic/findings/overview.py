@@ -10,6 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.device.device_time import device_time
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
@@ -455,7 +456,7 @@ def _recording(trace: Trace) -> tuple[Fact, ...]:
         return _graph(trace)
     events = trace.events
     threads = trace.lanes.filter(pl.col("kind") == "thread").height
-    facts = [_number("Events", events.height, "count"), _number("Threads", threads, "count")]
+    facts = [_number("Events", int((~on_captured_lanes(trace)).sum()), "count"), _number("Threads", threads, "count")]
     if work := events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).height:
         facts.append(_number("Kernels, copies and fills", work, "count"))
     facts += _flops(trace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torchprof_magic.facts.device.graph_captures import with_captures
 from torchprof_magic.ingest import read_place
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.runs.known import read_kept
@@ -16,13 +17,16 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 
-def open_report(place: Place, progress: Progress | None = None) -> Report:
+def open_report(place: Place, progress: Progress | None = None, captures: tuple[Place, ...] = ()) -> Report:
     """Return a report of one file, or of one URL, which is downloaded first; see ``load``.
 
-    ``progress`` is called with the number of bytes read and the total. Raises ``IngestError``.
+    ``progress`` is called with the number of bytes read and the total. ``captures`` are recordings of the captures of
+    its graphs. Raises ``IngestError``.
     """
     __tracebackhide__ = True
     trace = read_place(place, progress)
+    for capture in captures:
+        trace = with_captures(trace, read_place(capture))
     return Report(trace, trace_paths=(place.path,) if place.path is not None else ())
 
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.graph_work import is_captured, replayed_calls
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import ask_event_names, in_category, once_per_trace
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, MAX_SUM
@@ -170,7 +172,8 @@ def flops_of(name: str, shapes: str, concrete_inputs: str | None = None) -> int 
 def flops_of_events(trace: Trace) -> pl.Series:
     """Return the FLOPs of each event, null where they are not known.
 
-    An op inside another one with known FLOPs has none of its own, so the sum counts each operation once.
+    An op inside another one with known FLOPs has none of its own, so the sum counts each operation once. An op that
+    was captured into a graph has those of all its replays, as nothing ran when it was captured.
     """
     events = trace.events
     has_formula = ask_event_names(trace, pl.col("name").is_in(list(FORMULAS))).astype(np.bool_)
@@ -179,8 +182,11 @@ def flops_of_events(trace: Trace) -> pl.Series:
     is_known = are_known(found)
     rows, found = rows[is_known], found.drop_nulls()
     is_outermost = _is_outermost(trace, rows)
+    rows, found = rows[is_outermost], found.filter(pl.Series(is_outermost))
+    times = np.where(is_captured(trace), replayed_calls(trace, WHOLE), 1)[rows]
+    found = found.set(pl.Series((found.to_numpy() > MAX_SUM // np.maximum(times, 1)) | (times == 0)), None)
     flops = pl.Series("flops", [None], dtype=pl.Int64).new_from_index(0, events.height)
-    return flops.scatter(rows[is_outermost], _summable(found.filter(pl.Series(is_outermost))))
+    return flops.scatter(rows, _summable(found * pl.Series(times)))
 
 
 def _flops_of_calls(calls: pl.DataFrame) -> pl.Series:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.graph_work import origin_links
 from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
 from torchprof_magic.facts.host.host_states import Timeline, timelines_of
 from torchprof_magic.facts.ops.flops import flops_of_events
-from torchprof_magic.facts.shared import device_rows, launch_links
+from torchprof_magic.facts.shared import device_rows
 from torchprof_magic.facts.source.forward_of import backward_nodes, first_forward_of_events, forward_of_events
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
@@ -80,10 +81,9 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     events = trace.events
     lane, start = (events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns"))
     sites = Finder(runs).sites_at(lane, start)
-    launches = launch_links(trace)
-    target = launches["target"].to_numpy()
+    calls, work = origin_links(trace)
     sites[device_rows(trace)] = NO_PARENT
-    sites[target] = sites[launches["source"].to_numpy()]
+    sites[work] = sites[calls]
     forward = first_forward_of_events(trace) if runs.is_of_lines else forward_of_events(trace)
     known = np.flatnonzero(forward >= 0)
     of_forward = sites[forward[known]]
@@ -100,6 +100,7 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     sites, forward = sites_of_events(trace, runs), forward_of_events(trace)
     parent, _, overlaps = nest(runs.lane, runs.start_ns, runs.dur_ns)
     run_start, run_ns = part.cut(runs.start_ns, runs.dur_ns)
+    run_ns = run_ns * ~np.isin(runs.lane, trace.meta.captured_lanes)
     start = events["start_ns"].to_numpy()
     _, dur = part.cut(start, events["dur_ns"].to_numpy())
     work = device_rows(trace)

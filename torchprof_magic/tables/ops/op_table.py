@@ -9,6 +9,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.device_time import device_time
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
+from torchprof_magic.facts.device.graph_work import replayed_calls
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
@@ -293,7 +295,9 @@ def _sums(
     is_outermost = ~is_recursive(trace, all_ops, group, count)
     is_there = part.touches(all_ops.start_ns, all_ops.dur_ns)
     ops = ops_in(trace, part)
-    calls = np.bincount(group[is_there], minlength=count)
+    is_there &= ~on_captured_lanes(trace)[all_ops.row]
+    replayed = replayed_calls(trace, part)[all_ops.row]
+    calls = np.bincount(group[is_there], minlength=count) + sum_by(group, replayed, count)
     sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
         "phase": _main_phase(phase_of_events(trace)[ops.row], ops.self_cpu_ns, groups),
         "calls": calls,

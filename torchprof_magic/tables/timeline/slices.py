@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.device.launch_configs import launch_configs
 from torchprof_magic.facts.host.blocking import blocking_calls
@@ -208,7 +209,7 @@ def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer,
     events = trace.events
     calls = np.flatnonzero(in_category(trace, "runtime"))
     lane_of_call = events["lane"].to_numpy()[calls]
-    used = np.union1d(boxes.lane, lane_of_call)
+    used = np.setdiff1d(np.union1d(boxes.lane, lane_of_call), trace.meta.captured_lanes)
     busy_ns = sum_by(boxes.lane, boxes.own_ns, trace.lanes.height)
     busiest = sorted(used.tolist(), key=lambda lane: -int(busy_ns[lane]))
     titles = _short_titles(trace, used)
@@ -442,7 +443,7 @@ def _links(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
     origin[backward["target"].to_numpy()] = backward["source"].to_numpy()
     source = np.where(event >= 0, slice_of[np.append(origin, NO_PARENT)[event]], NO_PARENT)
     is_call = in_category(trace, "runtime")
-    calls = np.where(is_call, np.arange(len(is_call)), launch_sources(trace).astype(np.int64))
+    calls = np.where(is_call, np.arange(len(is_call)), origins(trace).astype(np.int64))
     around = _innermost_op(trace, np.append(calls, NO_PARENT))
     op = np.where(event >= 0, slice_of[around[event]], NO_PARENT)
     return source, op
