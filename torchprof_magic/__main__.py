@@ -51,6 +51,12 @@ def _parser() -> argparse.ArgumentParser:
         help="a trace (.json, .json.gz), a saved run (.torchprof) or a memory snapshot (.pickle); a path or a URL",
     )
     parser.add_argument(
+        "--capture",
+        action="append",
+        metavar="FILE",
+        help="a recording of the capture of the CUDA graphs that TRACE replays, or a folder of some; can be repeated",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
@@ -67,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    report = torchprof_magic.load(parsed.trace)
+    report = torchprof_magic.load(parsed.trace, capture=parsed.capture)
     if parsed.output:
         path = report.export(parsed.output)
         print_text(printable(f"Wrote {path}"), file=sys.stderr)

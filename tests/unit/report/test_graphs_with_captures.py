@@ -11,6 +11,7 @@ import pytest
 from support import annotation, chrome, frame, kernel, span
 
 import torchprof_magic as tp
+from torchprof_magic.__main__ import main
 
 Event = dict[str, Any]
 REPLAY = "04_amd_vllm_decode_graph.json.gz"
@@ -161,6 +162,27 @@ def test_several_captures_are_given_as_a_list(pair: tuple[Path, Path], tmp_path:
     report = tp.load(pair[0], capture=[other, pair[1]])
     assert numbers(report.ops, "name", "self_device_ns")["aten::addmm"] == (80_000,)
     assert [graph.file for graph in report.trace.meta.graph_captures] == ["other.json", "capture.json"]
+
+
+def test_captures_are_found_in_a_folder_by_the_kernels(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_bytes(capture().replace(b'"gemm"', b'"conv"'))
+    (tmp_path / "notes.json").write_text('{"author": "someone"}')
+    report = tp.load(pair[0], capture=tmp_path)
+    assert numbers(report.ops, "name", "self_device_ns")["aten::addmm"] == (80_000,)
+    assert [graph.file for graph in report.trace.meta.graph_captures] == ["capture.json", "other.json"]
+    assert "run.no_capture" not in {problem.code for problem in report.problems}
+
+
+def test_a_folder_without_captures_is_named(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    pair[1].unlink()
+    report = tp.load(pair[0], capture=tmp_path)
+    (problem,) = [each for each in report.problems if each.code == "run.no_capture"]
+    assert problem.message == f"No captured launch is in {tmp_path.name}, which was loaded as a capture."
+
+
+def test_the_command_line_takes_captures(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(pair[0]), "--capture", str(pair[1])]) == 0
+    assert "its ops are those of the capture" in capsys.readouterr().out
 
 
 def test_kernels_that_fit_no_capture_are_counted_and_doubted(tmp_path: Path, pair: tuple[Path, Path]) -> None:
