@@ -15,7 +15,7 @@ from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
-from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
+from torchprof_magic.facts.ops.flops import flops_in, modelled_ratio
 from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.deciding_time import is_decided_on_device
@@ -485,8 +485,7 @@ def _flops(trace: Trace) -> tuple[Fact, ...]:
     share = modelled_ratio(trace)
     if share is None:
         return ()
-    is_counted = counted_part(trace).holds(trace.events["start_ns"].to_numpy())
-    flops = float(flops_of_events(trace).filter(pl.Series(is_counted)).sum())
+    flops = float(flops_in(trace, counted_part(trace)).sum())
     time = "device time" if trace.has_device else "host time of ops"
     return (
         _number("FLOPs", flops / counted_steps(trace).steps, "flop", _each(trace)),

@@ -98,6 +98,12 @@ def test_ops_have_the_shapes_and_the_flops_of_the_capture(report: tp.Report) -> 
 def test_each_step_has_the_work_and_the_calls_of_its_own_replay(report: tp.Report) -> None:
     part = report.between(0, 130_000)
     assert numbers(part.ops, "name", "calls", "self_device_ns")["aten::addmm"] == (2, 40_000)
+    assert numbers(part.ops, "name", "flops")["aten::addmm"] == (2 * 2 * 4 * 16 * 8,)
+    assert numbers(part.modules, "path", "flops")["MLP_0.Linear_0"] == (2 * 4 * 16 * 8,)
+
+
+def test_what_torch_lists_is_that_of_the_recording_alone(report: tp.Report) -> None:
+    assert report.torch_events.filter(pl.col("key").str.starts_with("aten")).height == 0
 
 
 def test_modules_have_the_work_of_their_ops(report: tp.Report) -> None:

@@ -109,14 +109,15 @@ def origin_links(trace: Trace) -> tuple[IntArray, IntArray]:
     return found[target].astype(np.int64), target
 
 
-def replayed_calls(trace: Trace, part: TimeRange) -> IntArray:
+def replayed_calls(trace: Trace, part: TimeRange, *, any_of_it: bool = True) -> IntArray:
     """Return for each event that was captured how often it was replayed in a part of the time, 0 for all others.
 
-    These are the launches and what is around them, as far as it began in the capture.
+    These are the launches and what is around them, as far as it began in the capture. A replay counts if any of its
+    call lies in the part, or unless ``any_of_it`` if it begins there.
     """
     found, work = np.zeros(trace.events.height, np.int64), graph_work(trace)
-    start, dur = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns"))
-    graph = work.graph[part.touches(start[work.replays], dur[work.replays])]
+    start, dur = (trace.events[name].to_numpy()[work.replays] for name in ("start_ns", "dur_ns"))
+    graph = work.graph[part.touches(start, dur) if any_of_it else part.holds(start)]
     for number, count in zip(*np.unique(graph[graph >= 0], return_counts=True), strict=True):  # once per graph
         found[_captured_rows(trace, captured_graphs(trace)[number])] += count
     return found

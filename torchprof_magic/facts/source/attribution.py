@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.device.graph_work import origin_links
 from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
 from torchprof_magic.facts.host.host_states import Timeline, timelines_of
-from torchprof_magic.facts.ops.flops import flops_of_events
+from torchprof_magic.facts.ops.flops import flops_in
 from torchprof_magic.facts.shared import device_rows
 from torchprof_magic.facts.source.forward_of import backward_nodes, first_forward_of_events, forward_of_events
 from torchprof_magic.facts.sums import sum_by
@@ -109,8 +109,8 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     calls = BlockingCalls(*(column[~calls.meet("profiler")] for column in calls))
     _, wait_ns = part.cut(calls.start_ns, calls.end_ns - calls.start_ns)
     nodes = backward_nodes(trace)
-    flops = flops_of_events(trace)
-    counted = np.flatnonzero(are_known(flops) & part.holds(start))
+    flops = flops_in(trace, part)
+    counted = np.flatnonzero(are_known(flops))
     of_counted, is_of_backward = filled(flops, 0)[counted], forward[counted] >= 0
     return Shares(
         runs=_runs(runs, part),

@@ -15,7 +15,7 @@ from torchprof_magic.facts.device.graph_work import origins, replayed_calls
 from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
+from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.shared import (
     ask_names,
     device_rows,
@@ -199,9 +199,8 @@ def _allocated_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -
 
 def _flops_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
     """Return for each of ``count`` boxes the FLOPs of the op that it is."""
-    flops = flops_of_events(trace)
-    is_counted = are_known(flops) & part.holds(trace.events["start_ns"].to_numpy())
-    rows = np.flatnonzero(is_counted)
+    flops = flops_in(trace, part)
+    rows = np.flatnonzero(are_known(flops))
     return sum_by(boxes.around(trace, rows), flops.fill_null(0).to_numpy()[rows], count)
 
 

@@ -14,7 +14,7 @@ from torchprof_magic.facts.device.graph_work import replayed_calls
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
-from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
+from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
@@ -346,7 +346,7 @@ def _spread(group: IntArray, dur_ns: IntArray, count: int) -> dict[str, pl.Serie
 
 def _flops(trace: Trace, ops: OpRows, groups: Groups, part: TimeRange) -> pl.Series:
     """Return the FLOPs of each group; null where those of no call are known."""
-    flops = flops_of_events(trace).gather(ops.row).set(pl.Series(~part.holds(ops.start_ns)), None)
+    flops = flops_in(trace, part).gather(ops.row)
     count = len(groups.example)
     known = sum_by(groups.of_op, are_known(flops).astype(np.int64), count)
     total = pl.Series(sum_by(groups.of_op, flops.fill_null(0).to_numpy(), count))
