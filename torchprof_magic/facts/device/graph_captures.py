@@ -10,8 +10,9 @@ import polars as pl
 
 from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.shared import in_category, is_named, launch_sources, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, marked_above
-from torchprof_magic.model.meta import GraphCapture
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, marked_above, nearest_marked
+from torchprof_magic.model.meta import MAX_TEXT, GraphCapture, shortened
+from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.vendors import BEGIN_CAPTURE, COPY_CALL, FILL_CALL, GRAPH_LAUNCH, LAUNCH, NO_TRANSFER
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ def _with_capture(joined: Trace, trace: Trace, other: Trace, added: _Added) -> T
     graph, at_ns, cycle, name = added
     begins = captures_of(other)
     begin = begins.row[(begins.start_ns == graph.start_ns) & (graph.start_ns > 0)]
-    rows = with_all_around(other.events["parent"].to_numpy(), np.concatenate((graph.launches, begin)))
+    around = other.events["parent"].to_numpy()
+    rows = with_all_around(around, np.concatenate((graph.launches, begin)))
+    rows = rows[~is_named(other, STEP_PATTERN)[rows]]  # they are no steps of this recording
     chosen, first = other.events[rows], joined.events.height
     scopes = _scopes_around(other, graph.launches)
     both = [(frame["start_ns"].to_numpy(), frame["dur_ns"].to_numpy()) for frame in (chosen, scopes)]
@@ -145,11 +148,14 @@ def _with_capture(joined: Trace, trace: Trace, other: Trace, added: _Added) -> T
     old_lanes, lane = np.unique(chosen["lane"].to_numpy(), return_inverse=True)
     number = np.full(other.events.height + 1, NO_PARENT, np.int64)
     number[rows] = first + np.arange(len(rows))
+    nearest = nearest_marked(around, other.events["depth"].to_numpy(), number[:-1] >= 0)
+    parent = number[nearest[around[rows]]]
     stack = chosen["stack"] + trace.stacks.height
     events = chosen.with_columns(
         *times[0],
         pl.Series("lane", lane + joined.lanes.height, dtype=pl.Int32),
-        pl.Series("parent", number[chosen["parent"].to_numpy()], dtype=pl.Int32),
+        pl.Series("parent", parent, dtype=pl.Int32),
+        pl.Series("depth", depth_of(np.where(parent >= 0, parent - first, NO_PARENT)), dtype=pl.Int32),
         stack.cast(pl.Int32).alias("stack"),
         *(pl.lit(None, chosen.schema[column]).alias(column) for column in ("step", "correlation", "sequence")),
         pl.lit(cycle, pl.Int32).alias("cycle"),
@@ -169,7 +175,7 @@ def _with_capture(joined: Trace, trace: Trace, other: Trace, added: _Added) -> T
     )
     lanes = other.lanes[old_lanes.tolist()].with_columns(
         pl.lit("other", other.lanes.schema["kind"]).alias("kind"),
-        pl.lit(f"graph capture: {named.name}").alias("name"),
+        pl.lit(shortened(f"graph capture: {named.name}", MAX_TEXT)).alias("name"),
     )
     return replace(
         joined,
@@ -215,7 +221,7 @@ def _numbered(moments: IntArray, start_ns: IntArray, dur_ns: IntArray, at_ns: in
 
 def _range_around(trace: Trace, launches: IntArray) -> str:
     """Return the name of the outermost range of the user's around the first launch, empty if there is none."""
-    is_range = in_category(trace, "user_annotation")
+    is_range = in_category(trace, "user_annotation") & ~is_named(trace, STEP_PATTERN)
     parent, row, name = trace.events["parent"].to_numpy(), int(launches[0]), ""
     while (row := int(parent[row])) >= 0:  # once per level of the nest
         name = str(trace.events["name"][row]) if is_range[row] else name

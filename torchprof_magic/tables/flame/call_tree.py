@@ -120,6 +120,7 @@ def _threads(trace: Trace, part: TimeRange) -> tuple[HostThread, ...]:
     """Return the threads that have boxes in the part, the one with the most host time first."""
     boxes = host_boxes(trace)
     own_ns = sum_by(boxes.lane, boxes.own_ns_in(_of_steps(trace, part)), trace.lanes.height)
+    own_ns[np.isin(np.arange(trace.lanes.height), trace.meta.captured_lanes)] = 0
     lanes = [int(lane) for lane in np.argsort(-own_ns, kind="stable") if own_ns[lane] > 0]
     names = trace.lanes["name"].gather(lanes).fill_null("").to_list()
     return tuple(HostThread(name=name, host_ns=ns) for name, ns in zip(names, own_ns[lanes].tolist(), strict=True))

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 import pytest
 from support import annotation, frame, kernel, make_trace, span
 
 from torchprof_magic.facts.device.graph_captures import captured_graphs, with_captures
 from torchprof_magic.facts.device.graph_work import graph_work, is_captured, origins, replayed_calls
+from torchprof_magic.facts.source.attribution import shares_of, watched_runs
+from torchprof_magic.facts.source.places import module_of_events, places_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.cycle_filter import of_cycle, without_captures
+from torchprof_magic.model.meta import GraphCapture
+from torchprof_magic.model.trace import FRAME_SCHEMAS
+from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -268,7 +275,65 @@ def test_stacks_of_the_capture_are_those_of_its_own_frames() -> None:
     assert trace.stacks["name"].gather(stacks).to_list() == ["model.py(7): forward"] * 3
 
 
-def test_thousands_of_replays_are_matched_at_once() -> None:
+def test_steps_of_the_capture_are_no_steps_of_the_replay() -> None:
+    capture = [*capture_of(*MLP, start_us=10), annotation("ProfilerStep#7", 9, 200), frame("run.py(1): run", 8, 300)]
+    trace = joined(replay_of("gemm", "relu", "gemm", start_us=10), capture)
+    assert "ProfilerStep#7" not in trace.events["name"].to_list()
+    (graph,) = trace.meta.graph_captures
+    assert graph.name == "capture"
+    parents, names = trace.events["parent"].to_list(), trace.events["name"].to_list()
+    row = names.index("aten::relu")
+    path, depth = [], trace.events["depth"][row]
+    while row >= 0:
+        path.append(names[row])
+        row = parents[row]
+    assert path == ["aten::relu", "capture", "run.py(1): run"]
+    assert depth == len(path) - 1
+
+
+def test_watched_lines_and_modules_of_the_capture_come_with_it() -> None:
+    capture = make_trace(*capture_of(*MLP))
+    lane = int(capture.events["lane"][0])
+    sites = [("line", "y = model(x)", "serve.py", 7, None), ("module", "mlp.0", None, None, "Linear")]
+    capture = replace(
+        capture,
+        sites=pl.DataFrame(
+            [
+                {"kind": kind, "parent": -1, "name": name, "file": file, "line": line, "class_name": class_name}
+                for kind, name, file, line, class_name in sites
+            ],
+            schema=FRAME_SCHEMAS["sites"],
+        ),
+        scopes=pl.DataFrame(
+            # The line runs all of it, the module the first op, and once more before the capture.
+            [(1, lane, 1_000, 2_000, 0), (0, lane, 5_500, 60_000, 0), (1, lane, 10_000, 9_000, 0)],
+            schema=FRAME_SCHEMAS["scopes"],
+            orient="row",
+        ),
+    )
+    trace = with_captures(make_trace(*replay_of("gemm", "relu", "gemm", start_us=10)), capture)
+    assert trace.scopes.height == 2
+    calls = origins(trace)[(trace.events["category"] == "kernel").to_numpy()].astype(np.int64)
+    file, line = places_of(trace, calls).columns()
+    assert list(zip(file.to_list(), line.to_list(), strict=True)) == [("serve.py", 7)] * 3
+    assert module_of_events(trace, calls).to_list() == ["mlp.0", None, None]
+    shares = shares_of(trace, watched_runs(trace, "module"))
+    assert shares.device_ns.tolist() == [0, 8_000]
+    assert shares.total_ns.tolist() == [0, 0]
+
+
+def test_lanes_that_are_not_there_are_ignored() -> None:
+    trace = joined(replay_of("gemm", "relu", "gemm"), capture_of(*MLP))
+    odd = GraphCapture(name="odd", file="odd", lanes=(-5, 99, 2**61))
+    trace = replace(trace, meta=replace(trace.meta, graph_captures=(odd, *trace.meta.graph_captures)))
+    assert ops_of_kernels(trace) == ["aten::addmm", "aten::relu", "aten::addmm"]
+    assert ops_of_kernels(of_cycle(trace, 0)) == ["aten::addmm", "aten::relu", "aten::addmm"]
+    assert without_captures(trace).events.height == 5
+    assert Report(trace).summary()
+    assert Report(trace)._forms.page.data
+
+
+def test_thousands_of_kernels_are_matched_at_once() -> None:
     kernels = [f"kernel {number % 7}" for number in range(40)]
     capture = capture_of(*(("aten::mm", name, 1) for name in kernels))
     replays: list[Event] = []
