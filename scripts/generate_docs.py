@@ -144,10 +144,10 @@ fits, if that is half of it or more; of equal ones, of that with the fewest laun
 differ, a note says so. Calls of CUDA do not say which kernels they launch: there, a graph must have exactly as many
 kernels, copies and fills as were captured, in the same order and on one stream, and a note says that only the order
 was compared. What fits nothing belongs to the op around the launch of the graph, and its share is told.
-The call of an op counts once per replay. It has no time on the host, except for the capture itself if that is in the
-recording. The rows of a capture from another file are in `events`, on lanes of their own that the timeline and exported
-traces leave out; only the order of their times has a meaning. Captured ops have the FLOPs of the replays. The calls of
-lines and modules are those of the capture.
+The call of an op counts once per replay, and so do those of lines and modules. They have no time on the host, except
+for the capture itself if that is in the recording. The rows of a capture from another file are in `events`, on lanes of
+their own that the timeline and exported traces leave out; only the order of their times has a meaning. Captured ops
+have the FLOPs of the replays.
 
 **Phases.** {", ".join(PHASES)}. The phase of an event is that of the nearest event at or around it that torch itself
 names: autograd nodes and `aten::*_backward` are backward; `Optimizer.step` and `Optimizer.zero_grad` are optimizer;

@@ -111,6 +111,8 @@ def test_modules_have_the_work_of_their_ops(report: tp.Report) -> None:
     assert modules["MLP_0"] == (200_000,)
     assert modules["MLP_0.Linear_0"] == (60_000,)
     assert modules["MLP_0.Linear_1"] == (140_000,)
+    assert numbers(report.modules, "path", "calls")["MLP_0.Linear_1"] == (2,)  # once per replay
+    assert numbers(report.between(0, 130_000).modules, "path", "calls")["MLP_0.Linear_1"] == (1,)
 
 
 def test_lines_have_the_work_of_their_ops(report: tp.Report) -> None:
@@ -118,6 +120,13 @@ def test_lines_have_the_work_of_their_ops(report: tp.Report) -> None:
     assert lines["model.py"]["device_ns"] == 200_000
     assert lines["model.py"]["line"] == 10
     assert lines["model.py"]["total_cpu_ns"] == 0  # it did not run in this recording
+    assert lines["model.py"]["hits"] == 2  # replays
+
+
+def test_what_the_host_did_is_that_of_the_recording_alone(report: tp.Report, pair: tuple[Path, Path]) -> None:
+    alone = tp.load(pair[0])
+    for name in ("host", "waits", "idle", "queue", "launches", "coverage", "steps"):
+        assert getattr(report, name).equals(getattr(alone, name)), name
 
 
 def test_kernels_name_the_op_of_the_capture(report: tp.Report) -> None:

@@ -27,6 +27,8 @@ from torchprof_magic.model.rows import filled, row_keys
 from torchprof_magic.model.vendors import COPY_CALL, FILL_CALL, GRAPH_LAUNCH, LAUNCH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from torchprof_magic.facts.device.graph_captures import CapturedGraph
@@ -115,12 +117,30 @@ def replayed_calls(trace: Trace, part: TimeRange, *, any_of_it: bool = True) -> 
     These are the launches and what is around them, as far as it began in the capture. A replay counts if any of its
     call lies in the part, or unless ``any_of_it`` if it begins there.
     """
-    found, work = np.zeros(trace.events.height, np.int64), graph_work(trace)
+    found = np.zeros(trace.events.height, np.int64)
+    for graph, count in _replays(trace, part, any_of_it=any_of_it):
+        found[_captured_rows(trace, graph)] += count
+    return found
+
+
+def replays_at(trace: Trace, part: TimeRange, lane: IntArray, at_ns: IntArray) -> IntArray:
+    """Return how often what a thread did at a moment was replayed in a part of the time: 0 outside of all captures."""
+    found = np.zeros(len(lane), np.int64)
+    for graph, count in _replays(trace, part):
+        lanes = np.unique(trace.events["lane"].to_numpy()[graph.launches])
+        inside = np.isin(lane, lanes) & (at_ns >= graph.start_ns)
+        found[inside if graph.end_ns is None else inside & (at_ns <= graph.end_ns)] += count
+    return found
+
+
+def _replays(trace: Trace, part: TimeRange, *, any_of_it: bool = True) -> Iterator[tuple[CapturedGraph, int]]:
+    """Yield the graphs that were replayed in a part of the time, and how often."""
+    work = graph_work(trace)
     start, dur = (trace.events[name].to_numpy()[work.replays] for name in ("start_ns", "dur_ns"))
     graph = work.graph[part.touches(start, dur) if any_of_it else part.holds(start)]
-    for number, count in zip(*np.unique(graph[graph >= 0], return_counts=True), strict=True):  # once per graph
-        found[_captured_rows(trace, captured_graphs(trace)[number])] += count
-    return found
+    numbers, counts = np.unique(graph[graph >= 0], return_counts=True)
+    for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+        yield captured_graphs(trace)[number], count
 
 
 @once_per_trace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.device.graph_work import origin_links
+from torchprof_magic.facts.device.graph_work import origin_links, replays_at
 from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
 from torchprof_magic.facts.host.host_states import Timeline, timelines_of
 from torchprof_magic.facts.ops.flops import flops_in
@@ -113,7 +113,7 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     counted = np.flatnonzero(are_known(flops))
     of_counted, is_of_backward = filled(flops, 0)[counted], forward[counted] >= 0
     return Shares(
-        runs=_runs(runs, part),
+        runs=_runs(trace, runs, part),
         self_ns=sum_by(runs.site, own_time(parent, run_start, run_ns, overlaps), count),
         total_ns=sum_by(runs.site, run_ns * ~is_repeated(runs), count),
         wait_ns=sum_by(sites[calls.row], wait_ns, count),
@@ -127,14 +127,24 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     )
 
 
-def _runs(runs: Runs, part: TimeRange) -> IntArray:
-    """Return how often each part ran. Runs that follow one another directly are one, as of a line that steps."""
-    chosen = np.flatnonzero(part.touches(runs.start_ns, runs.dur_ns))
+def _runs(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
+    """Return how often each part ran, or was replayed in a graph.
+
+    Runs that follow one another directly are one, as of a line that steps.
+    """
+    times = times_run(trace, runs, part)
+    chosen = np.flatnonzero(times)
     order = chosen[np.argsort(runs.lane[chosen], kind="stable")]
     site, lane = runs.site[order], runs.lane[order]
     goes_on = np.zeros(len(site), np.bool_)
     goes_on[1:] = (site[1:] == site[:-1]) & (lane[1:] == lane[:-1])
-    return sum_by(site, (~goes_on).astype(np.int64), runs.sites)
+    return sum_by(site, np.where(goes_on, 0, times[order]), runs.sites)
+
+
+def times_run(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
+    """Return for each run how often it was in a part of the time: 1 if any of it was, and once more per replay."""
+    ran = part.touches(runs.start_ns, runs.dur_ns) & ~np.isin(runs.lane, trace.meta.captured_lanes)
+    return ran.astype(np.int64) + replays_at(trace, part, runs.lane, runs.start_ns)
 
 
 def is_repeated(runs: Runs) -> np.ndarray:
