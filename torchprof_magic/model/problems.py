@@ -713,7 +713,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "info",
         "This is the recording of a capture: {launches} were captured into a graph, and nothing of it ran.",
         "Record replays of the graph, and load them with it: load(path_of_the_replay, capture=path_of_this_file).",
-        "Launches were captured into a graph, and no graph was launched.",
+        "Most launches were captured into a graph, and no graph was launched.",
     ),
     "run.no_capture": Kind(
         "warning",

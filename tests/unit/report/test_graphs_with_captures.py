@@ -18,7 +18,7 @@ REPLAY = "04_amd_vllm_decode_graph.json.gz"
 CAPTURE = "17_amd_vllm_graph_capture_of_04.json.gz"
 
 
-def capture() -> bytes:
+def capture(*others: Event) -> bytes:
     """Two linear layers of a module, captured in 100 µs: an addmm and a relu each, with frames and shapes."""
     events: list[Event] = [
         frame("serve.py(3): capture", 0, 200),
@@ -37,7 +37,7 @@ def capture() -> bytes:
             span("aten::relu", at_us + 20, 8),
             launched("relu", at_us + 22, 20 + number),
         ]
-    return chrome(*events, record_shapes=1, with_stack=1)
+    return chrome(*events, *others, record_shapes=1, with_stack=1)
 
 
 def launched(name: str, start_us: float, correlation: int) -> Event:
@@ -218,6 +218,18 @@ def test_without_its_capture_a_replay_says_to_load_it(pair: tuple[Path, Path]) -
 def test_a_capture_alone_is_called_one(pair: tuple[Path, Path]) -> None:
     (problem,) = [each for each in tp.load(pair[1]).problems if each.code == "run.capture_only"]
     assert problem.message.startswith("This is the recording of a capture: 4 launches were captured into a graph")
+
+
+def test_a_recording_of_which_a_small_part_is_a_capture_is_not_called_one(tmp_path: Path) -> None:
+    plain: list[Event] = []
+    for number in range(9):
+        at_us = 300 + 20 * number
+        plain += [launched("gemm", at_us, 100 + number), kernel("gemm", at_us + 10, 5, 100 + number)]
+    path = tmp_path / "mixed.json"
+    path.write_bytes(capture(*plain))
+    report = tp.load(path)
+    assert report.kernels["calls"].sum() == 9
+    assert "run.capture_only" not in {problem.code for problem in report.problems}
 
 
 def test_a_file_that_holds_no_capture_is_named(pair: tuple[Path, Path]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.believable import as_recorded
-from torchprof_magic.facts.device.coverage import launches_of, loss_of
+from torchprof_magic.facts.device.coverage import is_capture_alone, launches_of, loss_of
 from torchprof_magic.facts.device.graph_captures import captured_graphs
 from torchprof_magic.facts.device.graph_work import graph_work
 from torchprof_magic.facts.device.plausible import impossible_times
@@ -234,8 +234,8 @@ def _graphs(trace: Trace) -> Iterator[Problem]:
     for file in trace.meta.captures_from:
         if file not in with_capture:
             yield problem("run.no_capture", file=file)
-    launches = launches_of(trace)
-    if (captured := int(launches.is_captured.sum())) and not launches.is_graph.any():
+    if is_capture_alone(trace):
+        captured = int(launches_of(trace).is_captured.sum())
         yield problem("run.capture_only", launches=counted(captured, "launch"))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from torchprof_magic.facts.counted_steps import counted_steps
-from torchprof_magic.facts.device.coverage import launches_of
+from torchprof_magic.facts.device.coverage import is_capture_alone, launches_of
 from torchprof_magic.facts.device.graph_work import graph_work, origins
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
@@ -285,7 +285,7 @@ def _captured(trace: Trace) -> tuple[Span, ...]:
     if not (captured := int(launches.is_captured.sum())):
         return ()
     ran = int((launches.events > 0).sum())
-    never = "" if launches.is_graph.any() else " No graph was replayed: this is the recording of a capture."
+    never = " No graph was replayed: this is the recording of a capture." if is_capture_alone(trace) else ""
     return (
         _plain(
             f" {counted(captured, 'launch')} {'was' if captured == 1 else 'were'} captured into a graph, "
