@@ -171,6 +171,14 @@ def test_the_page_and_the_timeline_have_no_thread_of_the_capture(report: tp.Repo
     assert report._forms.page.data
 
 
+def test_kernels_of_the_timeline_have_the_details_of_the_captured_op(report: tp.Report) -> None:
+    frame = report._analysis["timeline"].frame.filter(pl.col("kind") == "kernel")  # type: ignore[union-attr]
+    gemm, relu = (frame.filter(pl.col("name") == name).row(0, named=True) for name in ("gemm", "relu"))
+    assert (gemm["captured_op"], relu["captured_op"]) == ("aten::addmm", "aten::relu")
+    assert "16" in gemm["shapes"]
+    assert "forward model.py:10" in gemm["stack"]
+
+
 def test_several_captures_are_given_as_a_list(pair: tuple[Path, Path], tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_bytes(capture().replace(b'"gemm"', b'"conv"'))
