@@ -120,6 +120,7 @@ def test_lines_have_the_work_of_their_ops(report: tp.Report) -> None:
     assert lines["model.py"]["device_ns"] == 200_000
     assert lines["model.py"]["line"] == 10
     assert lines["model.py"]["total_cpu_ns"] == 0  # it did not run in this recording
+    assert lines["model.py"]["cpu_ns"] == 0
     assert lines["model.py"]["hits"] == 2  # replays
 
 
@@ -299,6 +300,12 @@ def test_the_real_pair_has_the_times_of_the_reference_by_category_and_module(rea
         key = CATEGORIES[row["name"]], module
         found[key] = found.get(key, 0) + row["self_device_ns"] / 1e6
     assert found == pytest.approx(reference, rel=0.01)
+
+
+def test_the_host_times_of_the_real_pair_are_those_of_the_replay(real: tp.Report, traces: Path) -> None:
+    alone = tp.load(traces / REPLAY)
+    assert real.lines["cpu_ns"].sum() == alone.lines["cpu_ns"].sum()
+    assert real.ops["self_cpu_ns"].sum() == alone.ops["self_cpu_ns"].sum()
 
 
 def test_the_real_pair_has_the_work_in_its_lines_and_modules(real: tp.Report) -> None:
