@@ -68,6 +68,7 @@ cold: $(VENV)/.tested
 # Written programs, each with something to change or just without it, and what carrying the advice out saves.
 advice: $(VENV)/.tested
 	$(BIN)/python tests/advice_programs/advice_run.py
+	$(BIN)/python tests/advice_programs/markdown_run.py
 	$(BIN)/python benchmarks/advice.py
 	$(BIN)/python benchmarks/optimizers.py
 

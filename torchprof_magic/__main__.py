@@ -1,4 +1,4 @@
-"""The command line ``python -m torchprof_magic TRACE``: prints a summary, writes a file or runs a query."""
+"""The command line ``python -m torchprof_magic``: a summary, a file or a query of a trace, and a check of limits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import argparse
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import torchprof_magic
-from torchprof_magic.model.errors import TorchProfError
+from torchprof_magic.model.errors import ExportError, TorchProfError
 from torchprof_magic.model.units import print_text, printable, printable_lines
 
 if TYPE_CHECKING:
@@ -18,24 +20,38 @@ if TYPE_CHECKING:
     from torchprof_magic.report.trace_report import Report
 
 _INTERRUPTED = 130  # the exit status that shells use for Ctrl-C
+_CHECK = "check"
+# 2 is that of wrong arguments, as everywhere.
+_STATUSES = {"passed": 0, "failed": 1, "unclear": 3}
+_UNREADABLE = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0, or 1 when a file cannot be read or written."""
-    parser = _parser()
-    parsed = parser.parse_args(arguments)
+    """Run the command and return its exit status.
+
+    Of a trace it is 0, or 1 when a file cannot be read or written. Of a check of limits it is 0 if all are kept, 1 if
+    one is broken, 3 if that is unclear, and 4 when a file cannot be read or written. Wrong arguments are 2.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    is_check = given[:1] == [_CHECK]
+    parser = _check_parser() if is_check else _parser()
+    parsed = parser.parse_args(given[1:] if is_check else given)
+    status = 0
     try:
-        _run(parsed)
+        if is_check:
+            status = _check(parsed)
+        else:
+            _run(parsed)
         sys.stdout.flush()
     except (TorchProfError, ValueError, ImportError) as exc:  # polars may not fit into a limit of memory
         print_text(printable_lines(f"{parser.prog}: error: {exc}"), file=sys.stderr)
-        return 1
+        return _UNREADABLE if is_check else 1
     except BrokenPipeError:  # `| head` closed the pipe; Python must not write to it at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         return _INTERRUPTED
-    return 0
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,7 +85,64 @@ def _parser() -> argparse.ArgumentParser:
         "--summary", action="store_true", help="print the summary as text; the default without -o or --sql"
     )
     how.add_argument("--json", action="store_true", help="print the summary, or the rows of the query, as JSON")
+    how.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print the summary as Markdown, for colleagues and for programs that write code",
+    )
+    parser.add_argument(
+        "--max-tokens", metavar="N", type=int, help="let the Markdown have at most about N tokens (default: 2000)"
+    )
     return parser
+
+
+def _check_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m torchprof_magic {_CHECK}",
+        description="Check whether a run keeps to limits. The exit status is 0 if it does, 1 if it breaks one, 3 if "
+        "that is unclear, because a difference may be chance, and 4 when a file cannot be read or written.",
+        epilog="Example: python -m torchprof_magic check new.torchprof --against base.torchprof --max-step +5% "
+        "--max-peak 2GB --no sync --junit profile.xml",
+    )
+    run = "a trace, a saved run (.torchprof), or the name of a kept run"
+    parser.add_argument("run", metavar="RUN", help=run)
+    parser.add_argument("--against", metavar="BASE", help=f"compare with another run: {run}")
+    parser.add_argument(
+        "--max-step",
+        metavar="TIME",
+        help="the longest typical step: 50ms, or +5%% of that of BASE (default: not slower by more than chance)",
+    )
+    parser.add_argument(
+        "--max-peak", metavar="SIZE", help="the highest peak of memory on any device: 2GB, or +10%% of that of BASE"
+    )
+    parser.add_argument(
+        "--no",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="an op or a range that must not run, such as aten::item; or a kind of blocking call: sync, alloc, init, "
+        "copy, 'slow launch' or 'queue full'; may be repeated",
+    )
+    parser.add_argument("--junit", metavar="FILE", help="write the result as JUnit XML, for continuous integration")
+    parser.add_argument("--markdown", metavar="FILE", help="write the result as Markdown, for a pull request")
+    return parser
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    """Print whether the run keeps to its limits, and return the exit status."""
+    from torchprof_magic.report.opening import named_report  # noqa: PLC0415 - polars may not fit into a limit of memory
+
+    report = named_report(parsed.run)
+    check = report.check(max_step=parsed.max_step, max_peak=parsed.max_peak, no=parsed.no, against=parsed.against)
+    check = replace(check, title=Path(parsed.run).name)
+    for path, text in ((parsed.junit, check.junit), (parsed.markdown, check.markdown)):
+        if path is not None:
+            try:
+                Path(path).write_text(text(), encoding="utf-8")
+            except OSError as exc:
+                raise ExportError(f"{path}: it cannot be written ({exc.strerror or exc})") from exc
+    print_text(str(check))
+    return _STATUSES[check.status]
 
 
 def _run(parsed: argparse.Namespace) -> None:
@@ -79,8 +152,11 @@ def _run(parsed: argparse.Namespace) -> None:
         print_text(printable(f"Wrote {path}"), file=sys.stderr)
     if parsed.sql:
         print_text(_answer(report, parsed.sql, is_json=parsed.json))
-    if parsed.summary or (not parsed.sql and (parsed.json or not parsed.output)):
-        print_text(report.summary("json" if parsed.json else "text"))
+    if parsed.summary or parsed.markdown or (not parsed.sql and (parsed.json or not parsed.output)):
+        form: Literal["text", "markdown", "json"]
+        form = "markdown" if parsed.markdown else "json" if parsed.json else "text"
+        limit = {} if parsed.max_tokens is None else {"max_tokens": parsed.max_tokens}
+        print_text(report.summary(form, **limit))
 
 
 def _answer(report: Report, query: str, *, is_json: bool) -> str:

@@ -27,6 +27,7 @@ from torchprof_magic.options import (
     ProfileOptions,
     ScheduleOptions,
     activities_of,
+    asked_for,
     closest_keyword,
     keep_options,
     meant,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture import CaptureSession, StepMaker
     from torchprof_magic.capture.torch_api.cycle_profile import TorchState
+    from torchprof_magic.model.meta import Problem
     from torchprof_magic.options import Keywords
     from torchprof_magic.report.trace_report import Report
 
@@ -59,7 +61,6 @@ _EVERYTHING = ScheduleOptions(wait=0, warmup=0, active=EVERY_STEP, repeat=1)
 _MANUAL = Stepping(how="manual")
 
 _ONE_PASS = problem("capture.one_pass_block")
-_ONLY_TIMES = problem("capture.only_times_block")
 
 
 _SIGNATURE = inspect.Signature(
@@ -325,7 +326,7 @@ class profile(LiveProfile):  # noqa: N801 - named like torch.profiler.profile, w
         finally:
             session.stop(is_held=True, is_cut=is_cut)
             if self._options.two_pass and self._is_everything and self._run is not None:
-                self._run.note(_ONLY_TIMES if self._options.is_auto else _ONE_PASS)
+                self._run.note(_only_times(self._options) if self._options.is_auto else _ONE_PASS)
             if self._options.watch_s is not None and self._is_everything and self._run is not None:
                 self._run.note(problem("capture.not_watched"))
             if self in _open:
@@ -397,6 +398,13 @@ def hand_over(block: profile, by: StepMaker, stepping: Stepping, length: int | N
 def leave_block(block: profile) -> None:
     """End a recording whose code has failed before; does nothing if it has ended."""
     block._leave()  # noqa: SLF001 - of this module
+
+
+def _only_times(options: ProfileOptions) -> Problem:
+    """Return the note that a block without steps has no details, with what asks for them."""
+    lines = ("lines",) if options.lines is None else ()
+    asked = asked_for((*options.details, *lines))
+    return problem("capture.only_times_block", details=asked["details"], keywords=asked["keywords"])
 
 
 def session_of(block: profile) -> CaptureSession | None:

@@ -36,6 +36,8 @@ export function adviceCard(more: Partial<Card> = {}): Card {
     can_try: false,
     view: "source",
     spot: "",
+    changes: [],
+    is_whole: false,
     ...more,
   };
 }

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """What the report of a program advises, and everything that is wrong in it."""
+    """What the report of a program advises, and everything that is wrong in it; ``cell`` is what ran."""
 
     report: Report
+    cell: str
     hit: Advice | None
     misses: list[str]
     alarms: list[str]
@@ -47,7 +48,7 @@ def run(program: Program) -> Outcome:
     return judged(program, report, cell)
 
 
-def _line_of(text: str) -> int:
+def line_of(text: str) -> int:
     """Return the number of the line that is to be named, 0 if it is elsewhere."""
     return next((n for n, line in enumerate(text.split("\n"), 1) if line.rstrip().endswith("# HERE")), 0)
 
@@ -61,13 +62,13 @@ def judged(program: Program, report: Report, cell: str) -> Outcome:
         misses.append("nothing is said")
     # The line of the cell, or that of the function which it calls, where the lines of functions were timed. IPython
     # drops blank lines before a cell.
-    wanted = [_line_of(text) for text in (program.setup.lstrip("\n"), cell) if _line_of(text)]
+    wanted = [line_of(text) for text in (program.setup.lstrip("\n"), cell) if line_of(text)]
     if hit is not None and wanted and hit.line not in wanted and not program.is_miss:
         misses.append(f"line {hit.line}, not {wanted}")
     alarms += [
         f"{advice.rule}, line {advice.line}: {advice.evidence}" for advice in report.advice if advice.rule not in right
     ]
-    return Outcome(report, hit, misses, alarms)
+    return Outcome(report, cell, hit, misses, alarms)
 
 
 def right_anyway(program: Program) -> set[str]:

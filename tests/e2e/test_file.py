@@ -123,7 +123,7 @@ def test_a_step_of_which_work_is_missing_is_marked_and_the_time_is_hatched(page:
     open_tab(shown, "timeline")
     expect(shown.locator(".tp-step-button .tp-loss-mark")).to_have_count(1)
     shown.locator('.tp-step-button[data-tp-step="2"]').click()
-    expect(shown).to_contain_text("events missing")
+    expect(shown).to_contain_text("missing events")
     screenshot(page, "file-lossy-timeline")
 
 

@@ -137,6 +137,22 @@ def test_steps_of_a_schedule_are_recorded_once_for_their_times_and_once_for_thei
     assert p.report.trace.meta.two_pass.line_steps == (9,)
 
 
+def test_notes_name_only_the_details_that_were_not_turned_off() -> None:
+    step = training()
+    asked: dict[str, Any] = {"preset": "auto", "with_stack": False, "lines": False}
+    with tp.profile(**asked) as whole:
+        step()
+    with tp.profile(**asked) as short:
+        for _ in short.steps(number for number in range(6)):
+            step()
+    fixes = {found.code: found.fix for p in (whole, short) for found in p.report.problems}
+    assert fixes == {
+        "capture.only_times_block": "For memory and shapes, step the loop with p.steps(iterable), or ask for them with "
+        "profile_memory or record_shapes.",
+        "run.auto_no_details": "Run the loop for more steps, or add --memory or --shapes.",
+    }
+
+
 def test_a_loop_that_ends_before_the_details_has_its_times() -> None:
     step = training()
 

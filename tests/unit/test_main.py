@@ -37,6 +37,18 @@ def test_the_summary_comes_as_json_too(trace: str, capsys: pytest.CaptureFixture
     assert [op["name"] for op in json.loads(capsys.readouterr().out)["ops"]] == ["aten::mm", "aten::add"]
 
 
+def test_the_summary_comes_as_markdown_of_as_many_tokens_as_asked_for(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([trace, "--markdown"]) == 0
+    whole = capsys.readouterr().out
+    assert whole.startswith("# Profile of `small.json`")
+    assert main([trace, "--markdown", "--max-tokens", "300"]) == 0
+    assert len(capsys.readouterr().out) < len(whole)
+    assert main([trace, "--markdown", "--max-tokens", "10"]) == 1
+    assert "max_tokens must be at least 200" in capsys.readouterr().err
+
+
 def test_a_file_is_written_and_nothing_else_is_printed(
     trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from torchprof_magic.model.units import format_file_size, format_ns, format_ratio
+from torchprof_magic.model.units import enumerated, format_file_size, format_ns, format_ratio
 from torchprof_magic.system.process.memory import FREE_PART, Growth, free_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.options import ProfileOptions
 
@@ -136,9 +138,16 @@ class Budget:
         else:
             self._note_stop(step, self.growth_text(), self.limit_text())
 
-    def note_cycle(self, cycle: int, step: int) -> None:
-        """Note that this cycle of a run that is watched ends with this step, and that none with details follows."""
-        self._note_lighter(cycle, step, "shapes, memory and stacks")
+    def note_cycle(self, cycle: int, step: int, left_out: Sequence[str]) -> None:
+        """Note that this cycle of a run that is watched ends with this step, and which details later ones leave out.
+
+        If there are none to leave out, only the first such cycle is noted: a run of hours may have very many.
+        """
+        self._is_reached = True
+        if left_out or not self._problems.has("capture.watch_budget"):
+            rest = f" Later cycles leave out {enumerated(left_out)}." if left_out else ""
+            grown, limit = self.growth_text(), self.limit_text()
+            self._problems.note("capture.watch_budget", cycle=cycle, step=step, reason=grown, limit=limit, rest=rest)
 
     def note_files(self, step: int) -> None:
         """Note that recording stops after this step, because of the size of the files so far."""

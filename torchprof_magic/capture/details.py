@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from torchprof_magic.model.units import counted, enumerated, format_ns
-from torchprof_magic.options import DETAILS
+from torchprof_magic.options import DETAILS, asked_for
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
@@ -66,11 +66,11 @@ class DetailsCost:
         longer = sum(dur_ns - usual for dur_ns in (*self._times_ns, *self._details_ns)) if plain_ns else 0.0
         return max(round(longer), 0) + sum(self._between_ns)
 
-    def most_steps(self, active: int, plain_ns: list[int], between_ns: int = 0) -> int:
-        """Return in how many steps details can be recorded within the limit, at most ``active``; note if in none.
+    def most_steps(self, active: int, options: ProfileOptions, plain_ns: list[int], between_ns: int = 0) -> int:
+        """Return in how many steps the details of ``options`` can be recorded within the limit, at most ``active``.
 
-        One step is recorded as long as it is not sure to take more than the limit. ``between_ns`` is what was done
-        since the last step.
+        Note it if in none. One step is recorded as long as it is not sure to take more than the limit. ``between_ns``
+        is what was done since the last step.
         """
         usual = self._usual_ns(plain_ns)
         if not self._times_ns:
@@ -79,7 +79,8 @@ class DetailsCost:
         limit = self._most_ns(usual)
         if per_step > limit:
             cost = format_ns(per_step * ENDING_RATIO)
-            self._problems.note("capture.details_left_out", cost=cost, limit=format_ns(limit))
+            flags = asked_for(options.details)["flags"]
+            self._problems.note("capture.details_left_out", cost=cost, limit=format_ns(limit), flags=flags)
             return 0
         affordable = math.floor(limit / (per_step * ENDING_RATIO)) if per_step > 0 else active
         return min(max(affordable, 1), active)

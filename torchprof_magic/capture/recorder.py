@@ -48,7 +48,7 @@ from torchprof_magic.capture.watch.slow_steps import SlowStepLooks
 from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import STACKS_END_KEY, StepMark, TwoPass
 from torchprof_magic.model.units import counted
-from torchprof_magic.options import BUDGET_CALLS
+from torchprof_magic.options import BUDGET_CALLS, DETAIL_WORDS, OPTIONS
 from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class Recorder:
         self._program = program
         self._budget = Budget(details, problems)
         self._cost = DetailsCost(problems, limit_s=details.budget_s, length=length) if is_auto else None
+        self._asked = [*details.details, *(["lines"] if len(passes) > 2 else [])]  # noqa: PLR2004 - the third has lines
         self._most_details: int | None = None
         self._left_ns: int | None = None
         self._later_steps = 0
@@ -158,7 +159,8 @@ class Recorder:
         if self._cost is None:
             return passes
         cost_ns = self._cost.total_ns(self.plain_step_ns)
-        return replace(passes, cost_ns=cost_ns, steps_seen=self.step + self._later_steps)
+        asked = tuple((DETAIL_WORDS[name], OPTIONS[name].dashed) for name in self._asked)
+        return replace(passes, cost_ns=cost_ns, steps_seen=self.step + self._later_steps, asked=asked)
 
     @property
     def watched(self) -> WatchedRun | None:
@@ -485,8 +487,9 @@ class Recorder:
         if self._action is Action.RECORD_AND_SAVE and not may_follow:
             return  # it ends here anyway
         if self._watch is not None and self._budget.is_of_memory():
+            left_out = [*self._passes[-1].details.values()] if self._watch.has_details else []
             self._watch.has_details = False
-            self._budget.note_cycle(cycle, self.step)
+            self._budget.note_cycle(cycle, self.step, left_out)
             self._absorb(cycle)
             return
         if self._cost is not None and cycle > 0 and self._budget.is_of_memory():
@@ -528,9 +531,10 @@ class Recorder:
             return cost.may_record_lines(self.plain_step_ns)
         if self._most_details is None:
             between_ns = 0 if self._left_ns is None else perf_counter_ns() - self._left_ns
-            self._most_details = cost.most_steps(schedule.details, self.plain_step_ns, between_ns)
+            options = self._options(cycle)
+            self._most_details = cost.most_steps(schedule.details, options, self.plain_step_ns, between_ns)
             if self._most_details:
-                self.change(**cost.left_out(self._options(cycle), self.plain_step_ns, between_ns))
+                self.change(**cost.left_out(options, self.plain_step_ns, between_ns))
         return self._most_details > 0
 
     def _absorb(self, cycle: int) -> None:

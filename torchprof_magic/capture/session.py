@@ -84,8 +84,8 @@ from torchprof_magic.capture.watched_run import RunWatch
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.recording import READ_FILES, Recording
-from torchprof_magic.model.units import counted, enumerated
-from torchprof_magic.options import DETAILS, EVERY_S, OPTIONS
+from torchprof_magic.model.units import counted
+from torchprof_magic.options import DETAILS, EVERY_S, asked_for
 from torchprof_magic.system.process.other_programs import OtherPrograms
 from torchprof_magic.system.process.python_warnings import warnings_to
 from torchprof_magic.system.process.spare_descriptors import SPARE
@@ -739,7 +739,9 @@ class CaptureSession:
         passes, has_lines = options.passes, self.parts.ask(FUNCTIONS, self._may_time_lines, default=False)
         schedule = resolve_auto(options.schedule, how=how, length=length, done=done, has_lines=has_lines)
         if schedule is None:
-            self._problems.note("capture.only_times", reason=steps, **_lacking(options, has_lines=has_lines))
+            self._problems.note(
+                "capture.only_times", reason=steps, **asked_for((*options.details, *(["lines"] if has_lines else ())))
+            )
             return resolve_schedule(options.schedule, how=how, length=length, done=done), passes[:1]
         if has_lines and not schedule.lines:
             self._problems.note("capture.no_lines", reason=steps)
@@ -1108,16 +1110,6 @@ class CaptureSession:
         if self._folder is None:
             raise CaptureError("the session is not open")
         return self._folder
-
-
-def _lacking(options: ProfileOptions, *, has_lines: bool) -> dict[str, str]:
-    """Return what details of ``options`` are called, and the flags that ask for them."""
-    asked = {"profile_memory": "memory", "record_shapes": "shapes", "with_stack": "stacks"}
-    found = {name: word for name, word in asked.items() if getattr(options, name)}
-    if has_lines:
-        found["lines"] = "lines of your functions"
-    flags = [OPTIONS[name].dashed for name in found]
-    return {"details": enumerated(list(found.values())), "flags": enumerated(flags, "or")}
 
 
 def _ignore(*_: object) -> None:

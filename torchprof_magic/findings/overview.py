@@ -45,6 +45,7 @@ from torchprof_magic.tables.waiting.waits import HOST_RULES, waits_table
 if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Unit
 
+DEVICE_WAITS = "Why the device waits"
 TOP_WAITS = 5
 TOP_ROWS = 6
 # From this share of the busy time on it is told that ops have more time on the device.
@@ -105,7 +106,7 @@ def _why_idle(trace: Trace) -> Section:
     """Return the idle time of the busiest device per step, by cause; it adds up."""
     account = device_account(trace)
     if account is None:
-        return Section(title="Why the device waits", facts=())
+        return Section(title=DEVICE_WAITS, facts=())
     causes = sorted((_idle_cause(account, name) for name in CAUSE_TITLES), key=lambda cause: -cause.ns)
     idle_ns = account.whole_ns - account.busy_ns
     facts = tuple(
@@ -123,13 +124,13 @@ def _why_idle(trace: Trace) -> Section:
     )
     each = "per step" if account.has_steps else "in all"
     aside = f"{each}, of {format_ns(idle_ns / account.steps)}"
-    return Section(title="Why the device waits", facts=facts, kind="bars", aside=aside)
+    return Section(title=DEVICE_WAITS, facts=facts, kind="bars", aside=aside)
 
 
 def _idle_in(trace: Trace, shown: _Shown) -> Section:
     """Return the idle time of the busiest device in a range, by cause; it adds up."""
     account = device_account(trace)
-    title = "Why the device waits"
+    title = DEVICE_WAITS
     if account is None:
         return Section(title=title, facts=())
     rows = idle_table(trace, shown.part).frame.filter(pl.col("device") == account.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.findings.advice import cards_of_job, find_in_job
 from torchprof_magic.findings.ranks.verdict import RanksVerdict, ranks_verdict
+from torchprof_magic.jobs.markdown_summary import ranks_markdown
 from torchprof_magic.jobs.views import TABS
 from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.shapes import Table
@@ -16,6 +18,7 @@ from torchprof_magic.render.displayed import Forms, KeptView
 from torchprof_magic.render.ranks_page import build_ranks_page, ranks_html, ranks_text
 from torchprof_magic.render.standalone_html import write_html
 from torchprof_magic.report import rules
+from torchprof_magic.report.json_summary import advice_fields, problem_fields, verdict_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +56,23 @@ class JobForms(Forms):
     def text(self) -> str:
         """Return the verdict, the ranks and the problems."""
         return ranks_text(self._job, self.verdict, self._cards)
+
+    def markdown(self, max_tokens: int) -> str:
+        """Return the same as Markdown, with how to ask for more."""
+        return ranks_markdown(self._job, self.verdict, self._cards, max_tokens)
+
+    def json(self) -> str:
+        """Return the verdict, the advice, the ranks, the late ones and the problems."""
+        job = self._job
+        found = {
+            "verdict": verdict_fields(self.verdict, "rank", "cause"),
+            "advice": advice_fields(self.advice),
+            "world_size": job.world_size,
+            "problems": problem_fields(job.problems),
+            "ranks": job.ranks.to_dicts(),
+            "stragglers": job.stragglers.to_dicts(),
+        }
+        return json.dumps(found, default=str)
 
     def html(self) -> str:
         """Return the static copy."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from torchprof_magic.findings.ranks.job import Job
 from torchprof_magic.jobs.choose import listed
@@ -11,7 +10,6 @@ from torchprof_magic.jobs.forms import JobForms
 from torchprof_magic.jobs.views import TABLES
 from torchprof_magic.model.units import counted, printable
 from torchprof_magic.render.displayed import Displayed
-from torchprof_magic.report.json_summary import advice_fields, problem_fields, verdict_fields
 from torchprof_magic.report.tables import HasTables, Tables, with_tables
 from torchprof_magic.system.files.atomic import target_of
 
@@ -84,22 +82,6 @@ class RanksReport(HasTables[Job], Displayed[JobForms]):
                 self._reports.pop(next(iter(self._reports)))
             self._reports[number] = report
         return self._reports[number]
-
-    def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - as in Report
-        """Return a summary as one screen of text, or the same facts as JSON."""
-        if format == "text":
-            return super().summary()
-        if format != "json":
-            raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
-        found = {
-            "verdict": verdict_fields(self.verdict, "rank", "cause"),
-            "advice": advice_fields(self.advice),
-            "world_size": self.world_size,
-            "problems": problem_fields(self.problems),
-            "ranks": self.ranks.to_dicts(),
-            "stragglers": self.stragglers.to_dicts(),
-        }
-        return json.dumps(found, default=str)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write a self-contained interactive HTML file, which opens without a network, and return its path.

@@ -159,7 +159,8 @@ class TwoPass:
 
     ``lines_cycle`` is the one in which lines of functions were timed, None if they were in all or in none, and
     ``line_steps`` are the steps of which they are known. ``cost_ns`` is how much longer the loop of ``steps_seen``
-    steps took because it was recorded, if details were recorded as far as the loop affords it (``is_auto``).
+    steps took because it was recorded, if details were recorded as far as the loop affords it (``is_auto``); then
+    ``asked`` is what each of them is called in a sentence, with its flag.
     """
 
     times_cycle: int
@@ -169,6 +170,7 @@ class TwoPass:
     steps_seen: int = 0
     lines_cycle: int | None = None
     line_steps: tuple[int, ...] = ()
+    asked: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_auto(self) -> bool:

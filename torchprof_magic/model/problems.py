@@ -193,15 +193,14 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "capture.only_times_block": Kind(
         "info",
         "Only times were recorded, because the block is recorded as a whole.",
-        "For memory, shapes, stacks and lines, step the loop with p.steps(iterable), or ask for them with "
-        "profile_memory, record_shapes, with_stack or lines.",
+        "For {details}, step the loop with p.steps(iterable), or ask for them with {keywords}.",
         'With `profile(preset="auto")`, details come from later steps; nothing said before the first that there would '
         "be any.",
     ),
     "capture.details_left_out": Kind(
         "info",
         "Only times were recorded: details would have made the loop about {cost} longer, and may cost {limit}.",
-        "To record them all the same, add --budget with a longer time, or --memory, --shapes or --stack.",
+        "To record them all the same, add --budget with a longer time, or {flags}.",
         "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more. Ending "
         "the cycle of times showed that they would cost more.",
     ),
@@ -371,6 +370,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Cycle {cycle} ended early, after step {step}: {reason} (budget {limit}). Later cycles leave out {left_out}.",
         "To record everything in every cycle, record fewer steps with --active, or raise --budget.",
         "A cycle used up its budget of memory, and later cycles can record less.",
+    ),
+    "capture.watch_budget": Kind(
+        "warning",
+        "Cycle {cycle} ended early, after step {step}: {reason} (budget {limit}).{rest}",
+        "To record more in each cycle, raise --budget.",
+        "A recording of a run with `--watch` used up its budget of memory. Later ones record no details.",
     ),
     "capture.stacks_ended": Kind(
         "warning",
@@ -552,6 +557,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "The trace is kept at {path}.",
         "The trace of one cycle is damaged. The report shows the other cycles.",
     ),
+    "run.redacted": Kind(
+        "info",
+        "What tells of the machine and the program was left out for sharing: {left_out}.",
+        "",
+        "The file was written with `redact=True`.",
+    ),
     "run.two_pass": Kind(
         "info",
         "{origin}; {found} ops were found in both.{rest}",
@@ -580,13 +591,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
     "run.auto_one_step": Kind(
         "info",
         "Only times were recorded, because everything was one step.",
-        "For memory, shapes, stacks and lines of your functions, add --memory, --shapes, --stack or --lines.",
+        "For {details}, add {flags}.",
         "Without a flag that says what to record, details come from later steps, and the code has none.",
     ),
     "run.auto_no_details": Kind(
         "info",
         "Only times were recorded: the code ended before the steps that would have recorded details.",
-        "Run the loop for more steps, or add --memory, --shapes or --stack.",
+        "Run the loop for more steps, or add {flags}.",
         "Without a flag that says what to record, details come from later steps of the loop, which it did not reach.",
     ),
     "run.auto_lines": Kind(

@@ -93,6 +93,15 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineChange:
+    """A line of the user's as it is and as it should be, without its indent, and its number in its file."""
+
+    line: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """One piece of advice. Code in its texts stands between backticks.
 
@@ -101,7 +110,8 @@ class Card:
     empty, ``at`` what stands before it, ``view`` the view that shows it, and ``spot`` the line in that view, as
     ``file:line``. ``level`` is how sure it is, from 1
     for a guess to 3 for what was measured; ``certainty`` says so in words. ``can_try`` is set if it can be measured on
-    this machine, with what was recorded.
+    this machine, with what was recorded. ``changes`` are lines to write instead, and ``is_whole`` is set if they are
+    all of ``fix``.
     """
 
     rule: str
@@ -118,6 +128,8 @@ class Card:
     at: str = " in"
     per: str = ""
     can_try: bool = False
+    changes: tuple[LineChange, ...] = ()
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ Everywhere
 - thousands are separated by commas, and a unit follows after a space. The space is an ordinary one, so that a text can
   be searched; where a page breaks lines, it keeps the two together;
 - minus is U+2212, ``−12.5 ms``;
-- what is not zero does not look like zero: ``<0.01 %``, ``>−0.01 %``;
+- what is not zero does not look like zero: ``<0.01 %``, ``−<0.01 %``;
 - what is not finite, such as an unknown mean, is an en dash.
 
 Files that programs read, such as CSV and JSON, and the table in torch's own format have their numbers from elsewhere.
@@ -97,10 +97,13 @@ def format_file_size(value_bytes: float) -> str:
 def saving_words(saving_ns: int | None, saving_bytes: int | None, certainty: str, per: str = "") -> str:
     """Return what a change saves, such as ``up to 5.83 ms`` or ``80 KiB per step``; empty if no number is known.
 
-    A wait or a time that was recorded is the most that can be saved; what was ``measured here`` is what is saved.
+    A wait or a time that was recorded is the most that can be saved; what was ``measured here`` is what is saved, which
+    may be nothing.
     """
+    if saving_ns is not None and certainty == "measured here":
+        return format_ns(saving_ns) if saving_ns else "nothing"
     if saving_ns is not None:
-        return format_ns(saving_ns) if certainty == "measured here" else f"up to {format_ns(saving_ns)}"
+        return f"up to {format_ns(saving_ns)}"
     return f"{format_bytes(saving_bytes)}{per}" if saving_bytes is not None else ""
 
 
@@ -171,7 +174,8 @@ def column_unit(unit: Unit, largest: float, beside: float = 0.0) -> Rung:
     """Return the unit of a column or an axis with this largest magnitude."""
     ladder = _LADDERS[unit]
     shared = _rung(ladder, max(abs(largest), abs(beside)), _COLUMN_DIGITS)
-    is_readable = _rounded(largest, shared, _COLUMN_DIGITS) >= _LEAST_SHARED
+    # Zeros read alike in every unit.
+    is_readable = largest == 0 or _rounded(largest, shared, _COLUMN_DIGITS) >= _LEAST_SHARED
     return shared if is_readable else _rung(ladder, largest, _COLUMN_DIGITS)
 
 
@@ -204,7 +208,7 @@ def _written(value: float, rung: Rung, decimals: int) -> str:
     least = Decimal(1).scaleb(-decimals, _EXACT)
     size = _in_unit(value, rung).quantize(least, ROUND_HALF_UP, _EXACT)
     if value != 0 and size == 0:
-        return f"<{least}" if value > 0 else f">{_MINUS}{least}"
+        return f"<{least}" if value > 0 else f"{_MINUS}<{least}"
     return f"{_MINUS if value < 0 else ''}{size:,}"
 
 

@@ -12,6 +12,7 @@ from torchprof_magic.options.checked import (
 from torchprof_magic.options.parse import activities_of, budget_of, bytes_of, file_bytes_of, metadata_of, seconds_of
 from torchprof_magic.options.presets import (
     AUTO,
+    DETAIL_WORDS,
     DETAILS,
     PRESET_COSTS_US,
     PRESETS,
@@ -21,13 +22,14 @@ from torchprof_magic.options.presets import (
 )
 from torchprof_magic.options.resolve import keep_options, profile_options, resolved
 from torchprof_magic.options.suggest import closest_flag, closest_keyword, meant
-from torchprof_magic.options.table import KEYWORDS, MODES, OPTIONS, Keywords, Kind, Option
+from torchprof_magic.options.table import KEYWORDS, MODES, OPTIONS, Keywords, Kind, Option, asked_for
 
 __all__ = [
     "ACTIVITIES",
     "AUTO",
     "BUDGET_CALLS",
     "DETAILS",
+    "DETAIL_WORDS",
     "EVERY_S",
     "EVERY_STEP",
     "KEYWORDS",
@@ -43,6 +45,7 @@ __all__ = [
     "ProfileOptions",
     "ScheduleOptions",
     "activities_of",
+    "asked_for",
     "budget_of",
     "bytes_of",
     "closest_flag",

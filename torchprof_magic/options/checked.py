@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.model import vendors
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.options.presets import AUTO, DETAILS, QUICK
+from torchprof_magic.options.presets import AUTO, DETAIL_WORDS, DETAILS, QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -190,6 +190,11 @@ class ProfileOptions:
     def is_adaptive(self) -> bool:
         """True when the schedule may fit the length of the loop."""
         return self.schedule_function is None and self.schedule.is_adaptive
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The switches with an overhead that are on, each with what it is called in a sentence."""
+        return {name: word for name, word in DETAIL_WORDS.items() if name in DETAILS and getattr(self, name)}
 
     @property
     def is_auto(self) -> bool:

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
 
 # Switches with an overhead, which the second of two passes records.
 DETAILS = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+# What each is called in a sentence, the most useful first.
+DETAIL_WORDS: dict[str, str] = {
+    "profile_memory": "memory",
+    "record_shapes": "shapes",
+    "with_stack": "stacks",
+    "with_flops": "FLOPs",
+    "with_modules": "modules",
+    "lines": "lines of your functions",
+}
 # Times in one cycle, and every detail in another, as far as the loop affords it.
 AUTO, QUICK = "auto", "quick"
 PRESETS: dict[str, tuple[str, ...]] = {

@@ -6,13 +6,14 @@ To add an option, add an entry to ``Keywords`` and, to ``ProfileOptions`` or ``K
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping  # noqa: TC003 - get_type_hints looks them up
+from collections.abc import Callable, Iterable, Mapping  # noqa: TC003 - get_type_hints looks them up
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, TypedDict, get_type_hints
 
+from torchprof_magic.model.units import enumerated
 from torchprof_magic.options.checked import ACTIVITIES, BUDGET_CALLS, EVERY_S, SNAPSHOT_ENTRIES, SNAPSHOT_STACKS
-from torchprof_magic.options.presets import AUTO, PRESET_COSTS_US, PRESETS, QUICK
+from torchprof_magic.options.presets import AUTO, DETAIL_WORDS, PRESET_COSTS_US, PRESETS, QUICK
 
 AnyPath = str | os.PathLike[str]
 MODES = ("widget", "static", "both", "text", "none")
@@ -471,3 +472,13 @@ _ALL = _declared()
 KEYWORDS = {name: option for name, option in _ALL.items() if not option.is_of_cell}
 # In the order of help.
 OPTIONS = {name: _ALL[name] for names in GROUPS.values() for name in names}
+
+
+def asked_for(names: Iterable[str]) -> dict[str, str]:
+    """Return details in words as parts of a sentence: what they are called, and their flags and keywords."""
+    named = tuple(names)
+    return {
+        "details": enumerated([DETAIL_WORDS[name] for name in named]),
+        "flags": enumerated([OPTIONS[name].dashed for name in named], "or"),
+        "keywords": enumerated(named, "or"),
+    }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
+from torchprof_magic.render.markdown import MOST_TOKENS
 from torchprof_magic.system.files.atomic import target_of, with_memory_for
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchprof_magic.render.widget import ReportWidget, Shown
+
+
+SummaryFormat = Literal["text", "markdown", "json"]
 
 
 class KeptView:
@@ -28,6 +32,14 @@ class Forms(ABC):
     @abstractmethod
     def text(self) -> str:
         """Return it as one screen of text."""
+
+    @abstractmethod
+    def markdown(self, max_tokens: int) -> str:
+        """Return it as Markdown of at most about so many tokens. Raises ``ValueError`` if that is too few."""
+
+    @abstractmethod
+    def json(self) -> str:
+        """Return its facts as JSON."""
 
     @abstractmethod
     def html(self) -> str:
@@ -79,8 +91,18 @@ class Displayed(Generic[AnyForms]):
         widget.show_instead(self._kept.shown, self._forms.open_rank())
         self._widget = widget
 
-    def summary(self) -> str:
-        """Return it as one screen of text."""
+    def summary(self, format: SummaryFormat = "text", *, max_tokens: int = MOST_TOKENS) -> str:  # noqa: A002 - as users expect
+        """Return it as one screen of text, as Markdown for colleagues and programs that write code, or as JSON.
+
+        The Markdown has at most about ``max_tokens`` tokens, counted as 2.5 bytes each, and says what was left out.
+        Raises ``ValueError`` for another format, and for fewer than 200 tokens.
+        """
+        if format == "markdown":
+            return self._forms.markdown(max_tokens)
+        if format == "json":
+            return self._forms.json()
+        if format != "text":
+            raise ValueError(f"summary format must be 'text', 'markdown' or 'json' (got {format!r})")
         return self._forms.text()
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:

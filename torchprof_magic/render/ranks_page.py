@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.model.shapes import count_rows
-from torchprof_magic.model.units import counted, format_count, format_ns, printable
+from torchprof_magic.model.units import counted, format_ns, printable
 from torchprof_magic.render.arrow import pack
 from torchprof_magic.render.exports import HTML, export_header
 from torchprof_magic.render.header import ReportHeader, SpanHeader, VerdictHeader, as_json, view_header
 from torchprof_magic.render.page import Page, framed, sentence
 from torchprof_magic.render.static_html import card_rows
-from torchprof_magic.render.text import card_lines, doubt_lines
+from torchprof_magic.render.text import card_lines, doubt_lines, problem_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 32
 _TEXT_COLUMNS = ("rank", "step_ns", "compute_ns", "exposed_comm_ns", "wait_ns", "caused_wait_ns", "idle_ns")
-_TITLES = ("rank", "step", "compute", "comm. alone", "for others", "others for it", "idle")
-_WORDS = {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}
+RANK_TITLES = ("rank", "step", "compute", "comm. alone", "for others", "others for it", "idle")
 _ALIGN = 'align="right" style="text-align:right"'
 
 
@@ -76,26 +75,21 @@ def ranks_text(job: Job, verdict: RanksVerdict, cards: Sequence[Card] = ()) -> s
     """Return the job as one screen of text."""
     lines = [printable(f"{job.title} — {job_sentence(job)}"), printable(machine_of(job)), "", verdict.statement]
     lines += [*doubt_lines(verdict.doubts), ""]
-    rows = [_TITLES, *(_row_text(row) for row in _rows(job).iter_rows())]
+    rows = [RANK_TITLES, *(rank_cells(row) for row in shown_ranks(job).iter_rows())]
     lines += ["  ".join(f"{cell:>13}" for cell in row) for row in rows]
     if job.ranks.height > MOST_ROWS:
         lines.append(f"and {job.ranks.height - MOST_ROWS} more ranks")
     lines += card_lines(cards)
-    return "\n".join([*lines, *(problem_text(problem) for problem in job.problems)])
-
-
-def problem_text(problem: Problem) -> str:
-    """Return a problem as one line of text."""
-    count = f" ({format_count(problem.count)} times)" if problem.count > 1 else ""
-    return printable(f"{_WORDS[problem.severity]}: {problem.message}{count} {problem.fix}".rstrip())
+    return "\n".join([*lines, *(problem_line(problem) for problem in job.problems)])
 
 
 def ranks_html(job: Job, verdict: RanksVerdict, run_id: str, cards: Sequence[Card] = ()) -> str:
     """Return the job as HTML without scripts or links; every name in it is escaped."""
     spans = "".join(_span(span) for span in verdict.text)
-    head = "".join(f'<th scope="col" {_ALIGN}>{title}</th>' for title in _TITLES)
+    head = "".join(f'<th scope="col" {_ALIGN}>{title}</th>' for title in RANK_TITLES)
     body = "".join(
-        f"<tr>{''.join(f'<td {_ALIGN}>{cell}</td>' for cell in _row_text(row))}</tr>" for row in _rows(job).iter_rows()
+        f"<tr>{''.join(f'<td {_ALIGN}>{cell}</td>' for cell in rank_cells(row))}</tr>"
+        for row in shown_ranks(job).iter_rows()
     )
     more = job.ranks.height - MOST_ROWS
     return "".join(
@@ -114,7 +108,7 @@ def ranks_html(job: Job, verdict: RanksVerdict, run_id: str, cards: Sequence[Car
     )
 
 
-def _rows(job: Job) -> pl.DataFrame:
+def shown_ranks(job: Job) -> pl.DataFrame:
     """Return the ranks that are shown: all, or those for which the others wait the most."""
     frame = job.ranks
     if frame.height > MOST_ROWS:
@@ -122,7 +116,8 @@ def _rows(job: Job) -> pl.DataFrame:
     return frame.select(_TEXT_COLUMNS)
 
 
-def _row_text(row: tuple[int, ...]) -> tuple[str, ...]:
+def rank_cells(row: tuple[int, ...]) -> tuple[str, ...]:
+    """Return what is said of a rank: its number, and its times."""
     return (str(row[0]), *(format_ns(value) for value in row[1:]))
 
 

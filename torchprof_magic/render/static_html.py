@@ -201,7 +201,7 @@ def card_rows(cards: Sequence[Card], *, has_steps: bool) -> str:
     rows = [
         [
             (_NUMBER, str(number)),
-            (_NAME, f"{_marked(card.title)}{_fix(card)}<br><small>{_marked(card.evidence)}</small>"),
+            (_NAME, f"{_marked(card.title)}{_fix(card)}{_changes(card)}<br><small>{_marked(card.evidence)}</small>"),
             (_NUMBER, f"<b>{_saving(card)}</b><br><small>{_text(card.certainty)}</small>"),
         ]
         for number, card in enumerate(cards, 1)
@@ -215,8 +215,17 @@ def _saving(card: Card) -> str:
 
 
 def _fix(card: Card) -> str:
-    fix = f": {_marked(card.fix)}" if card.fix else ""
+    fix = f": {_marked(card.fix)}" if card.fix and not card.is_whole else ""
     return f"{fix}{_text(card.at)} {_text(card.place)}" if card.place else fix
+
+
+def _changes(card: Card) -> str:
+    """Return the changed lines, each as it is and as it should be."""
+    return "".join(
+        f"<br><code>{line.line} − <del><bdi>{_text(line.before)}</bdi></del></code>"
+        f"<br><code>{line.line} + <ins><bdi>{_text(line.after)}</bdi></ins></code>"
+        for line in card.changes
+    )
 
 
 def _marked(text: str) -> str:

@@ -23,6 +23,7 @@ from torchprof_magic.model.units import (
 )
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_peaks
+from torchprof_magic.tables.ops.op_groups import is_scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +110,7 @@ def text_summary(
     parts += _phase_lines(steps.frame)
     parts += _op_lines(ops, steps.frame)
     parts += [_memory_line(mark, peak_note(mark.lane)) for mark in memory_peaks(memory)]
-    parts += [_problem_line(problem) for problem in problems]
+    parts += [problem_line(problem) for problem in problems]
     return "\n".join(parts)
 
 
@@ -128,8 +129,10 @@ def card_lines(cards: Sequence[Card]) -> list[str]:
         where = f" ({'' if at == 'in' else f'{at} '}{card.place})" if card.place else ""
         saving = saving_words(card.saving_ns, card.saving_bytes, card.certainty, card.per)
         sure = ", ".join(filter(None, (saving and f"saves {saving}", card.certainty)))
-        change = f"{card.title}: {card.fix}" if card.fix else card.title
+        change = f"{card.title}: {card.fix}" if card.fix and not card.is_whole else card.title
         lines.append(printable(f"  {number}. {change}{where} [{sure}]".replace("`", "")))
+        for changed in card.changes:
+            lines += [f"     {changed.line} − {changed.before}", f"     {changed.line} + {changed.after}"]
     return lines
 
 
@@ -138,7 +141,8 @@ def _memory_line(mark: Mark, note: str) -> str:
     return printable(f"Memory on {mark.lane}: {mark.label} at {format_ns(mark.time_ns)}{more}")
 
 
-def _problem_line(problem: Problem) -> str:
+def problem_line(problem: Problem) -> str:
+    """Return a problem as one line of text."""
     word = {"info": "Note", "warning": "Warning", "data_loss": "Data lost"}[problem.severity]
     count = f" ({format_count(problem.count)} times)" if problem.count > 1 else ""
     return printable(f"{word}: {problem.message}{count} {problem.fix}".rstrip())
@@ -189,8 +193,9 @@ def _phase_lines(steps: pl.DataFrame) -> list[str]:
 
 
 def _op_lines(ops: Table, steps: pl.DataFrame) -> list[str]:
-    """Return the first rows of the table of ops; sums are given per step, where there are steps."""
+    """Return the first ops, without the annotations around others; sums are given per step, where there are steps."""
     frame = top_rows(ops)
+    frame = frame.filter(~is_scope()) if {"kind", "total_cpu_ns"} <= {*frame.columns} else frame
     if frame.height == 0:
         return []
     shown = [column for column in ops.columns if column.unit in _UNITS and not column.is_minor]

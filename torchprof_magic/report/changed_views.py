@@ -166,7 +166,7 @@ VIEWS: tuple[View[Runs], ...] = (
         "One row per cause for which a device idled, in ns per step.",
         (_NAME, *STEP_COLUMNS),
         changed_idle,
-        "GPU waits",
+        "Why the device waits",
     ),
     _view(
         "memory",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from math import isnan
 from typing import TYPE_CHECKING
 
-from torchprof_magic.render.change_text import change_html, change_text
+from torchprof_magic.render.change_text import MOST_ROWS, change_html, change_markdown, change_text
 from torchprof_magic.render.displayed import Displayed, Forms, KeptView
 from torchprof_magic.report.analysis import Analysis
 from torchprof_magic.report.changes import Changes
@@ -48,6 +50,23 @@ class ChangeForms(Forms):
     def text(self) -> str:
         """Return the change as one screen of text."""
         return change_text(self._changes.words, self._changes.settings, self._changes.largest)
+
+    def markdown(self, max_tokens: int) -> str:
+        """Return the same as Markdown, with more rows."""
+        return change_markdown(self._changes.words, self._changes.settings, self._changes.largest, max_tokens)
+
+    def json(self) -> str:
+        """Return the change, what differs, and the largest changes."""
+        changes = self._changes
+        found = {
+            "kind": changes.kind,
+            "certainty": changes.certainty,
+            "step_ratio": None if isnan(changes.step_ratio) else changes.step_ratio,
+            "words": changes.words,
+            "settings": changes.settings.to_dicts(),
+            "changes": {title: table.frame.head(MOST_ROWS).to_dicts() for title, table in changes.largest.items()},
+        }
+        return json.dumps(found, default=str)
 
     def html(self) -> str:
         """Return the same as HTML."""

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.findings.advice import ADVICE_FIELDS
 from torchprof_magic.model.shapes import Facts, Table
+from torchprof_magic.tables.ops.op_table import ops_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import polars as pl
 
     from torchprof_magic.findings.advice import Advice
     from torchprof_magic.model.meta import Problem
@@ -21,7 +20,7 @@ _TOP_OPS = 20
 _VERDICT_FIELDS = ("kind", "title", "name", "file", "line", "share", "certainty", "doubts")
 
 
-def trace_summary(analysis: Analysis, ops: pl.DataFrame) -> str:
+def trace_summary(analysis: Analysis) -> str:
     """Return the verdict, the advice, the overview, the top ops and the problems of a recording."""
     overview, shown, verdict = analysis["overview"], analysis["ops"], analysis.verdict
     assert isinstance(overview, Facts)
@@ -37,7 +36,10 @@ def trace_summary(analysis: Analysis, ops: pl.DataFrame) -> str:
         "verdict": verdict_fields(verdict) | {"causes": causes},
         "advice": advice_fields(analysis.findings.advice),
         "facts": facts,
-        "ops": ops.sort(by, descending=True, nulls_last=True, maintain_order=True).head(_TOP_OPS).to_dicts(),
+        "ops": ops_table(analysis.trace)
+        .frame.sort(by, descending=True, nulls_last=True, maintain_order=True)
+        .head(_TOP_OPS)
+        .to_dicts(),
         "problems": problem_fields(analysis.problems),
     }
     return json.dumps(found, default=str)

@@ -9,7 +9,7 @@ from torchprof_magic.facts.device.graph_captures import captured_graphs, with_ca
 from torchprof_magic.ingest import read_place
 from torchprof_magic.model.errors import NotATraceError
 from torchprof_magic.report.trace_report import Report
-from torchprof_magic.runs.known import read_kept
+from torchprof_magic.runs.known import named_trace, read_kept
 from torchprof_magic.system.files.listing import files_at
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ def _read_if_trace(file: Place) -> Trace | None:
         return read_place(file)
     except NotATraceError:
         return None
+
+
+def named_report(source: str) -> Report:
+    """Return the report of a file, or of a kept run with this name; raises ``IngestError`` or ``StoreError``."""
+    return Report(named_trace(source))
 
 
 def open_kept(name: str) -> Report:

@@ -22,6 +22,8 @@ from torchprof_magic.render.static_html import static_html
 from torchprof_magic.render.text import machine_of, steps_sentence, text_summary
 from torchprof_magic.report.analysis import HOLDERS, Analysis
 from torchprof_magic.report.changes import Changes
+from torchprof_magic.report.json_summary import trace_summary
+from torchprof_magic.report.markdown_summary import trace_markdown
 from torchprof_magic.report.trying import measured_advice
 from torchprof_magic.report.views import TABS
 from torchprof_magic.runs.known import open_run
@@ -117,6 +119,14 @@ class TraceForms(Forms):
         return text_summary(
             trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note, watched
         )
+
+    def markdown(self, max_tokens: int) -> str:
+        """Return the same as Markdown, with the lines of the program and how to ask for more."""
+        return trace_markdown(self.analysis, max_tokens)
+
+    def json(self) -> str:
+        """Return the verdict, the advice, the overview, the top ops and the problems."""
+        return trace_summary(self.analysis)
 
     def html(self) -> str:
         """Return the static copy."""

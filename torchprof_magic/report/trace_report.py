@@ -11,26 +11,31 @@ import polars as pl
 from torchprof_magic.exporters import Source, choose_exporter
 from torchprof_magic.exporters.collapsed import METRICS, write_collapsed
 from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING, write_curve, write_raw
+from torchprof_magic.exporters.redaction import redacted
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.facts.counted_steps import counted_part, step_ns_of, with_chosen_steps
 from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.findings.advice import find_advice
 from torchprof_magic.findings.compare.change_words import change_line
 from torchprof_magic.findings.compare.limits_check import (
-    broken_bans,
-    broken_baseline,
-    broken_peak_limit,
-    broken_step_limit,
+    ENOUGH_STEPS,
     broken_table,
+    check_bans,
+    check_higher_peak,
+    check_peak,
+    check_slower,
+    check_step,
+    ns_of,
+    share_of,
 )
 from torchprof_magic.findings.compare.per_step import sample_of
 from torchprof_magic.findings.compare.run_change import find_change
-from torchprof_magic.ingest import read_place
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.errors import ProfileAssertionError
 from torchprof_magic.model.shapes import count_rows
 from torchprof_magic.model.trace import SAVED_TRACES_SCHEMA, Trace
 from torchprof_magic.model.units import counted, printable
+from torchprof_magic.render.check_forms import LimitsCheck
 from torchprof_magic.render.displayed import Displayed
 from torchprof_magic.render.figures import FIGURES
 from torchprof_magic.render.memory_page import write_memory_page
@@ -38,14 +43,13 @@ from torchprof_magic.render.torch_table import TableOptions, torch_table
 from torchprof_magic.report import rules
 from torchprof_magic.report.analysis import Analysis
 from torchprof_magic.report.comparison import Comparison
-from torchprof_magic.report.json_summary import trace_summary
 from torchprof_magic.report.part import ReportPart
 from torchprof_magic.report.tables import HasTables, Tables, with_tables
 from torchprof_magic.report.trace_forms import TraceForms, new_id
 from torchprof_magic.report.trying import SECONDS, measured_advice
 from torchprof_magic.report.views import TABLES, TABS
+from torchprof_magic.runs.known import named_trace
 from torchprof_magic.system.files.atomic import target_of, with_memory_for, write_text
-from torchprof_magic.system.files.place import place_of
 from torchprof_magic.tables.memory.holders import holders_table
 from torchprof_magic.tables.memory.memory_at import memory_at
 from torchprof_magic.tables.memory.memory_timeline import category_curve, recorded_changes, timeline_device, timeline_of
@@ -400,14 +404,6 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         """
         return torch_events_table(self._believed)
 
-    def summary(self, format: Literal["text", "json"] = "text") -> str:  # noqa: A002 - the name that users expect
-        """Return a summary as one screen of text, or the same facts as JSON."""
-        if format == "json":
-            return trace_summary(self._analysis, self.ops)
-        if format != "text":
-            raise ValueError(f"summary format must be 'text' or 'json' (got {format!r})")
-        return super().summary()
-
     def figure(self, view: str = "ops") -> Figure:
         """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.
 
@@ -432,10 +428,53 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             raise TypeError(f"compare() takes a report, such as load(path) returns (got {type(other).__name__})")
         return Comparison(other.as_analysed, self._believed, self._forms)
 
+    def check(
+        self,
+        *,
+        max_step: float | str | None = None,
+        max_peak: float | str | None = None,
+        no: Sequence[str] = (),
+        against: Report | str | os.PathLike[str] | None = None,
+    ) -> LimitsCheck:
+        """Return whether this run keeps to limits: ``passed``, ``failed``, or ``unclear`` where that may be chance.
+
+        A limit that cannot be checked, because there are no steps or no memory, is broken.
+
+        Args:
+            max_step: The longest typical step: in ms, as ``"50 ms"``, or as ``"+5%"`` of that of ``against``. The
+                typical step is the mean of those that count, see ``report.steps``; docs/comparing.md says when a
+                difference is more than chance.
+            max_peak: The highest peak of memory on any device: in bytes, as ``"2 GB"``, or as ``"+10%"`` of that of
+                ``against``. Memory must be recorded.
+            no: Names of ops and ranges that must not run, such as ``aten::item``, and kinds of calls that must not
+                block the host in the steps that count: ``sync``, ``alloc``, ``init``, ``copy``, ``slow launch`` and
+                ``queue full``, as in ``report.waits``.
+            against: A run, the file of one, or the name of a kept one. Without ``max_step``, the steps must
+                not be slower than its steps by more than chance.
+
+        Raises ``ValueError`` for an invalid limit, and ``IngestError`` for a file that cannot be read.
+        """
+        __tracebackhide__ = True
+        base = against if against is None or isinstance(against, Report) else Report(named_trace(against))
+        more_step, more_peak = share_of(max_step), share_of(max_peak)
+        if base is None and (more_step, more_peak) != (None, None):
+            raise ValueError("a limit such as '+5%' needs a run to compare with: against=")
+        compared = self.compare(base) if base is not None and (max_step is None or more_step is not None) else None
+        rows = check_step(self._believed, ns_of(max_step)) if max_step is not None and more_step is None else []
+        rows += check_slower(compared.change, more_step) if compared is not None else []
+        if base is not None and more_peak is not None:
+            rows += check_higher_peak(base.as_analysed, self._believed, more_peak)
+        elif max_peak is not None:
+            rows += check_peak(self._believed, max_peak)
+        rows += check_bans(self._believed, (no,) if isinstance(no, str) else no)
+        note = (compared.words[0], *compared.warnings) if compared is not None else ()
+        return LimitsCheck(title=self.trace.meta.title or "this run", rows=tuple(rows), note=note)
+
     def assert_profile(
         self,
         *,
         step_ms: float | None = None,
+        max_step: float | str | None = None,
         max_peak: float | str | None = None,
         no: Sequence[str] = (),
         against: Report | str | os.PathLike[str] | None = None,
@@ -443,15 +482,15 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
     ) -> None:
         """Raise ``ProfileAssertionError``, an ``AssertionError``, with a table of the limits that this run breaks.
 
-        A limit that cannot be checked, because there are no steps or no memory, is broken.
+        A difference that may be chance breaks none; fewer than four steps in a run to compare with do.
 
         Args:
-            step_ms: The longest typical step in ms: the mean of those that count, see ``report.steps``.
-            max_peak: The highest peak of memory on any device, in bytes or as ``"2 GB"``; memory must be recorded.
-            no: Names of ops and ranges that must not run, such as ``aten::item``.
-            against: A run, or the file of one that ``save`` wrote, than which this one must not be slower.
-            tolerance: By how much it may be slower: 0.05 for 5 %. A difference that may be chance is no failure; see
-                docs/comparing.md.
+            step_ms: The longest typical step in ms, beside a ``max_step`` that is a share of another run.
+            max_step: As for ``check``.
+            max_peak: As for ``check``.
+            no: As for ``check``.
+            against: As for ``check``.
+            tolerance: By how much the steps may be slower than those of ``against``: 0.05 is ``max_step="+5%"``.
 
         Raises ``ValueError`` for an invalid limit, and ``IngestError`` for a file that cannot be read.
         """
@@ -460,12 +499,11 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             raise ValueError(f"step_ms must be more than 0 (got {step_ms!r})")
         if not tolerance >= 0:
             raise ValueError(f"tolerance must be at least 0 (got {tolerance!r})")
-        broken = broken_step_limit(self._believed, step_ms) if step_ms is not None else []
-        broken += broken_peak_limit(self._believed, max_peak) if max_peak is not None else []
-        broken += broken_bans(self._believed, (no,) if isinstance(no, str) else no)
-        if against is not None:
-            baseline = against if isinstance(against, Report) else Report(read_place(place_of(against)))
-            broken += broken_baseline(self.compare(baseline).change, tolerance)
+        if max_step is None and against is not None:
+            max_step = f"+{100 * tolerance:.6f}%"
+        rows = check_step(self._believed, step_ms * 1e6) if step_ms is not None else []
+        rows += self.check(max_step=max_step, max_peak=max_peak, no=no, against=against).rows
+        broken = [row for row in rows if row.status == "failed" or row.limit == ENOUGH_STEPS]
         if broken:
             raise ProfileAssertionError(broken_table(broken))
 
@@ -495,7 +533,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         """Return the data of a live view that leads back to the page called ``parent``; for reports of many ranks."""
         return self._forms.shown_below(parent)
 
-    def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False) -> Path:
+    def to_html(self, path: str | os.PathLike[str], *, perfetto: bool = False, redact: bool = False) -> Path:
         """Write a self-contained interactive HTML file, which opens without a network, and return its path.
 
         In the process that recorded, it names what holds memory that grows: as ``holders()`` or the page last found
@@ -508,9 +546,12 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             perfetto: Also put the trace into the file, and offer to open it in Perfetto. That opens
                 https://ui.perfetto.dev in a new window, only when its entry in the export menu is chosen; without
                 this, the file neither holds the trace nor can open a window. Perfetto reads the trace in the browser.
+            redact: Leave out what tells of the machine and the program, as ``redacted()`` does.
 
         Raises ``ExportError`` when the file cannot be written; an existing file is then unchanged.
         """
+        if redact:
+            return self.redacted().to_html(path, perfetto=perfetto)
         with with_memory_for(target := target_of(path)):
             return self._forms.write_html(target, has_trace=perfetto)
 
@@ -616,10 +657,23 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             return write_memory_page(times_us, sizes, target, device=chosen, title=self.trace.meta.title)
         return write_curve(times_us, sizes, target)
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write all data of the recording to one compact file, which ``load`` opens, and return its path."""
+    def save(self, path: str | os.PathLike[str], *, redact: bool = False) -> Path:
+        """Write all data of the recording to one compact file, which ``load`` opens, and return its path.
+
+        ``redact`` leaves out what tells of the machine and the program, as ``redacted()`` does.
+        """
         with with_memory_for(target := target_of(path)):
-            return write_saved(self.trace, target)
+            return write_saved(redacted(self.trace) if redact else self.trace, target)
+
+    def redacted(self) -> Report:
+        """Return a report for others, without what tells of the machine and the program.
+
+        Paths lose their folders (``folder1/train.py``), but for those inside of installed packages. The source text of
+        the cell and of lines, names of users and hosts, addresses, and metadata about folders, commands and the
+        environment are left out. Names of ops, modules, functions and files, sizes and times stay. What was left out
+        is counted in ``problems``, as ``run.redacted``.
+        """
+        return Report(redacted(self.trace))
 
     def __repr__(self) -> str:
         meta = self.trace.meta

@@ -26,7 +26,7 @@ from torchprof_magic.capture import (
 )
 from torchprof_magic.ingest.fork_check import NO_REPORTS, can_report
 from torchprof_magic.model.errors import CaptureError, TorchProfError
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import format_file_size
 from torchprof_magic.report.trace_forms import new_id
 from torchprof_magic.run.archive import Archive
 from torchprof_magic.run.cleanup import keep_raw, sweep
@@ -199,7 +199,7 @@ class Run:
         later: Callable[[Callable[[], object]], None],
     ) -> None:
         is_slow = recording.size_bytes > SLOW_BYTES
-        self._tell("reading", format_bytes(recording.size_bytes), is_long=is_slow)
+        self._tell("reading", format_file_size(recording.size_bytes), is_long=is_slow)
         report = self._compared(self._read(recording, labels))
         self._remember(report, assign, later)
         self._keep(report)

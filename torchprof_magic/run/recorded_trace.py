@@ -18,7 +18,7 @@ from torchprof_magic.model.errors import IngestError, TorchProfError
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.recording import READ_FILES
-from torchprof_magic.model.units import format_bytes
+from torchprof_magic.model.units import format_file_size
 from torchprof_magic.run.function_lines import own_function_scopes, with_function_lines
 from torchprof_magic.run.host_lines import with_host_lines
 from torchprof_magic.run.scopes import with_scopes
@@ -103,7 +103,7 @@ def _with_snapshot(trace: Trace, path: Path | None) -> Trace:
     if path is None:
         return trace
     size_bytes = bytes_of_file(path)
-    reason = f"with {format_bytes(size_bytes)} it would delay it" if size_bytes > MAX_SNAPSHOT_BYTES else ""
+    reason = f"with {format_file_size(size_bytes)} it would delay it" if size_bytes > MAX_SNAPSHOT_BYTES else ""
     if lack := lack_for_reading(size_bytes):
         reason = f"reading it {lack}"
     if not reason:

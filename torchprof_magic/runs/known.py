@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from torchprof_magic.ingest import read_file
+from torchprof_magic.ingest import read_file, read_place
 from torchprof_magic.model.errors import StoreError
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.runs import this_process
 from torchprof_magic.runs.run_library import KeptRun, RunLibrary
 from torchprof_magic.store.trace_store import SavedTrace, saved_traces
+from torchprof_magic.system.files.place import place_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.runs.this_process import Entry
 
@@ -57,6 +58,18 @@ def open_run(key: str) -> Trace:
     if trace is None:
         raise StoreError("This run is no longer in memory. To compare with a run later, keep it with --save NAME.")
     return trace
+
+
+def named_trace(source: str | os.PathLike[str]) -> Trace:
+    """Return the recording in a file, or that of a kept run with this name if there is no such file.
+
+    Raises ``IngestError`` for a file that cannot be read, and ``StoreError`` for a run that cannot.
+    """
+    name = os.fspath(source)
+    is_file = "://" in name or Path(name).exists()
+    if not is_file and name in {run.name for run in RunLibrary().runs()}:
+        return read_kept(name)[0]
+    return read_place(place_of(source))
 
 
 def read_kept(name: str) -> tuple[Trace, Path]:

@@ -31,7 +31,7 @@ function ladderOf(least: number, ...suffixes: readonly string[]): readonly Rung[
 }
 
 const COUNT = ladderOf(0, "");
-const FILE_SIZES = ladderOf(0, "TB", "GB", "MB", "kB", "B");
+const RATES = ladderOf(0, "TB", "GB", "MB", "kB", "B");
 const MEMORY = ["TiB", "GiB", "MiB", "KiB", "B"].map((suffix, at) => ({
   suffix,
   power: 10 * (4 - at),
@@ -108,7 +108,7 @@ function written(value: number, rung: Rung, decimals: number): string {
   const text = grouped(inUnit(value, rung), decimals);
   // A number that is not zero must not look like zero.
   if (value !== 0 && Number(text) === 0) {
-    return `${value > 0 ? "<" : `>${MINUS}`}${(10 ** -decimals).toFixed(decimals)}`;
+    return `${value > 0 ? "" : MINUS}<${(10 ** -decimals).toFixed(decimals)}`;
   }
   return value < 0 ? MINUS + text : text;
 }
@@ -146,10 +146,12 @@ const LARGEST_SI = 1e15;
 const SIZE = /^(?:B|bytes)(\/s)?$/;
 const plain = new Intl.NumberFormat("en-US", { maximumSignificantDigits: COLUMN_DIGITS });
 
-/** "312.5 W", "1,410 MHz", "2.10 GB/s", "7.05 M": a value in the unit that a file gives it, at most four digits. */
+/** "312.5 W", "1,410 MHz", "1.96 GiB", "2.10 GB/s", "7.05 M": a value in the unit that a file gives it, at most four digits. */
 export function formatMeasure(value: number, unit: string): string {
   const size = SIZE.exec(unit);
-  if (size !== null) return alone(value, FILE_SIZES) + (size[1] ?? "");
+  // What a device holds is memory, and counted like it; what passes in a second is decimal.
+  if (size !== null)
+    return size[1] === undefined ? alone(value, MEMORY) : `${alone(value, RATES)}/s`;
   const large = Math.abs(value);
   let text = large < LEAST_SI ? plain.format(value) : alone(value, SI_LADDER);
   if (large >= LARGEST_SI) text = value.toExponential(2);
@@ -180,7 +182,9 @@ export function columnFormat(unit: Unit, largest: number, beside = largest): Col
   if (ladder === undefined) return { suffix: "", format: (value) => formatValue(value, unit) };
   const most = Math.max(Math.abs(largest), Math.abs(beside));
   const shared = rungFor(ladder, most, COLUMN_DIGITS);
-  const isReadable = rounded(inUnit(largest, shared), COLUMN_DIGITS) >= LEAST_SHARED;
+  // Zeros read alike in every unit.
+  const isReadable =
+    largest === 0 || rounded(inUnit(largest, shared), COLUMN_DIGITS) >= LEAST_SHARED;
   const rung = isReadable ? shared : rungFor(ladder, largest, COLUMN_DIGITS);
   const wanted = rung.power === 0 ? 0 : decimalsFor(largest, rung, COLUMN_DIGITS);
   const decimals = unit === "ratio" ? 1 : wanted;

@@ -31,7 +31,7 @@ describe("measureRangeText", () => {
 
   it("writes both units where they differ", () => {
     const size = { ...POWER, unit: "bytes", least: 500_000, most: 2e9 };
-    expect(measureRangeText(size)).toBe("500 kB – 2 GB");
+    expect(measureRangeText(size)).toBe("488 KiB – 1.86 GiB");
   });
 
   it("writes one value where there is no other", () => {

@@ -108,7 +108,7 @@ export function shortenAll(names: readonly string[], room: number): readonly str
 }
 
 // A number that stands alone, as in "device busy 91.9 %" and "3 calls", unlike that of a name or a line.
-const FIGURE = /(?:^|\s)[<−]?\d/;
+const FIGURE = /(?:^|\s)[<−]*\d/;
 const LEAST_NAME_CHARS = 5;
 
 /** A remark in at most `room` characters: names are cut or go, and what says a number stays whole or goes. */

@@ -60,6 +60,12 @@ describe("the hottest path", () => {
     expect(hottestPath(tree, Float64Array.of(100, 30, 20, 70, 10, 60))).toEqual([0, 3, 5]);
   });
 
+  it("passes over a box that mostly waits for another thread", () => {
+    // Of the 60 of a, 50 are waits; c has 40 of the 50 that are left, and d 30 of these.
+    const awaits = Float64Array.of(50, 50, 0, 0, 0, 0);
+    expect(hottestPath(tree, TOTAL, awaits)).toEqual([0, 3, 5]);
+  });
+
   it("is the root alone where nothing has any weight", () => {
     expect(hottestPath(tree, new Float64Array(6))).toEqual([0]);
   });

@@ -94,16 +94,24 @@ export function pathTo(tree: FlameTree, row: number): readonly number[] {
 // A box with less of the whole says nothing of where the time goes.
 const HOT_SHARE = 0.2;
 
-/** The rows from the root down to the last of which each is the largest in its parent, and has a fifth of the whole. */
-export function hottestPath(tree: FlameTree, total: Numbers): readonly number[] {
-  const least = HOT_SHARE * (total[0] ?? 0);
+/**
+ * The rows from the root down to the last of which each is the largest in its parent, and has a fifth of the whole.
+ * `awaits` is the part of each row in which it only waits for another thread, whose boxes count in its place.
+ */
+export function hottestPath(
+  tree: FlameTree,
+  total: Numbers,
+  awaits: Numbers | null = null,
+): readonly number[] {
+  const ran = (row: number) => (total[row] ?? 0) - (awaits?.[row] ?? 0);
+  const least = HOT_SHARE * ran(0);
   const path = [0];
   for (;;) {
     let best = -1;
     for (const row of childrenOf(tree, path.at(-1) ?? 0)) {
-      if ((total[row] ?? 0) > (best < 0 ? 0 : (total[best] ?? 0))) best = row;
+      if (ran(row) > (best < 0 ? 0 : ran(best))) best = row;
     }
-    if (best < 0 || (total[best] ?? 0) < least) return path;
+    if (best < 0 || ran(best) < least) return path;
     path.push(best);
   }
 }

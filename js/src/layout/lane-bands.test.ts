@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { sliceLane } from "../../test/slices";
 import type { SliceLane } from "../wire/header";
-import { bandAt, FOLDED_PX, heightOfBands, laneBands, ROW_PX } from "./lane-bands";
+import { bandAt, FOLDED_PX, heightOfBands, keepInSight, laneBands, ROW_PX } from "./lane-bands";
 import { buildSliceIndex } from "./slice-index";
 
 const lane = (kind: SliceLane["kind"], group: string, is_folded = false): SliceLane =>
@@ -178,6 +178,32 @@ describe("the counters of a device", () => {
     const index = buildSliceIndex(columns, lanes.length);
     const all = { lanes, index, start: 0, end: 1000, toggled: new Set<number>() };
     expect(laneBands({ ...all, isOnlyThreads: true })).toEqual([]);
+  });
+});
+
+describe("keepInSight", () => {
+  // The waits of the device are at 96 and 34 px high.
+  const keptIn = (top: number, height: number) =>
+    keepInSight(bandsOf(), 4, { top, height }).find(({ isKept }) => isKept);
+
+  it("keeps a lane at the lower edge of a window that ends above it", () => {
+    expect(keptIn(0, 130)).toMatchObject({ lane: 4, top: 92, height: 34 });
+    expect(keptIn(3, 130)).toMatchObject({ lane: 4, top: 95 });
+  });
+
+  it("leaves a lane where it is in a window that shows it", () => {
+    expect(keptIn(0, 134)).toBeUndefined();
+    expect(keptIn(4, 130)).toBeUndefined();
+  });
+
+  it("leaves the window to the other lanes where there is no room for both", () => {
+    expect(keptIn(0, 123)).toBeUndefined();
+  });
+
+  it("is found at its place before what is behind it", () => {
+    const bands = keepInSight(bandsOf(), 4, { top: 0, height: 130 });
+    expect(bands).toHaveLength(5);
+    expect([bandAt(bands, 80), bandAt(bands, 93)].map((band) => band?.lane)).toEqual([2, 4]);
   });
 });
 

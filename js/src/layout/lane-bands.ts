@@ -18,7 +18,7 @@ const HEIGHTS = {
 } as const;
 // Lanes that stand there also when nothing of them is in the window.
 const LASTING: readonly SliceLane["kind"][] = ["waits", "counters"];
-const GAP_PX = 4;
+export const GAP_PX = 4;
 const GROUP_GAP_PX = 10;
 
 /** One lane in the picture. */
@@ -33,6 +33,8 @@ export interface LaneBand {
   readonly isEmpty: boolean;
   /** Whether another group begins here. */
   readonly isFirst: boolean;
+  /** Kept at the lower edge of the window, over the lanes that scroll. */
+  readonly isKept?: true;
 }
 
 export interface BandsInput {
@@ -89,7 +91,23 @@ export function heightOfBands(bands: readonly LaneBand[]): number {
   return last === undefined ? 0 : last.top + last.height + GAP_PX;
 }
 
-/** The band at a height of the picture. */
+// Less room for the lanes that scroll says nothing.
+const LEAST_ROOM_PX = 90;
+
+/** The bands with that of a lane at the lower edge of the window, first in the list, where it would be below that. */
+export function keepInSight(
+  bands: readonly LaneBand[],
+  lane: number,
+  window: { readonly top: number; readonly height: number },
+): readonly LaneBand[] {
+  const band = bands.find((each) => each.lane === lane);
+  if (band === undefined || window.height - band.height < LEAST_ROOM_PX) return bands;
+  const top = window.top + window.height - band.height - GAP_PX;
+  if (band.top <= top) return bands;
+  return [{ ...band, top, isKept: true }, ...bands.filter((each) => each !== band)];
+}
+
+/** The band at a height of the picture; what is kept in sight is above the others. */
 export function bandAt(bands: readonly LaneBand[], y: number): LaneBand | undefined {
   return bands.find(({ top, height }) => y >= top && y < top + height);
 }

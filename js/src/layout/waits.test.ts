@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { linearScale } from "../base/scale";
 import { ns, px } from "../base/units";
 import { buildSliceIndex } from "./slice-index";
-import { buildWaits, gapsIn, layoutWaits, positionsIn, sumWaits } from "./waits";
+import { buildWaits, busyRatio, gapsIn, layoutWaits, positionsIn, sumWaits } from "./waits";
 
 /** `begins` is 2 where a gap begins, as by default, 1 where another cause begins in it, and else 0. */
 type Wait = readonly [start: number, dur: number, cause: number, begins?: number];
@@ -110,6 +110,15 @@ it("finds the positions of the waits in a span", () => {
   expect(positionsIn(waits, 0, 1000)).toEqual([2, 7]);
   expect(positionsIn(waits, 26, 80)).toEqual([3, 5]);
   expect(positionsIn(waits, 50, 80)).toEqual([5, 5]);
+});
+
+it("takes the time in which a device is busy as a part of that in which it is known to work or wait", () => {
+  const waits = waitsOf(WAITS);
+  const busy = waits.index.ofLane[0]?.[0] ?? null;
+  // It is busy for 5 + 5, and waits for 26 + 5 + 10 + 2 + 30; nothing is known of it from 120 on.
+  expect(busyRatio(waits.index, busy, waits, 0, 1000)).toBeCloseTo(10 / 83);
+  expect(busyRatio(waits.index, busy, waits, 200, 300)).toBe(0);
+  expect(busyRatio(waits.index, busy, null, 0, 1000)).toBe(1);
 });
 
 describe("sumWaits", () => {

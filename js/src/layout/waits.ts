@@ -4,7 +4,7 @@ import type { Scale } from "../base/scale";
 import { firstWhere } from "../base/search";
 import { type Ns, ns, px } from "../base/units";
 import { Levels } from "./levels";
-import { countIn, durationAt, type SliceIndex, type SliceRow } from "./slice-index";
+import { countIn, coveredIn, durationAt, type SliceIndex, type SliceRow } from "./slice-index";
 
 // A wait that is at least as wide has a box of its own.
 const WIDE_PX = 26;
@@ -166,6 +166,22 @@ export function sumWaits(waits: Waits, start: number, end: number): readonly Cau
     }))
     .filter(({ ns: time }) => time > 0)
     .toSorted((a, b) => b.ns - a.ns);
+}
+
+/**
+ * Which part of a span a device is busy, of the time in which it is known to work or to wait: what lies before the
+ * first op of the recording, or after its last work, is neither.
+ */
+export function busyRatio(
+  base: SliceIndex,
+  busy: SliceRow | null,
+  waits: Waits | null,
+  start: number,
+  end: number,
+): number {
+  const busyNs = busy === null ? 0 : coveredIn(base, busy, start, end);
+  const waitsNs = waits === null ? 0 : coveredIn(waits.index, waits.row, start, end);
+  return busyNs / Math.max(1, busyNs + waitsNs);
 }
 
 /** In how many gaps the waits in a span are. */

@@ -139,6 +139,13 @@ export const rankPart = record({ column: text, title: text, look: text });
 export type RankPart = Checked<typeof rankPart>;
 
 /**
+ * A line of the user's as it is and as it should be, without its indent, and its number in its
+ * file.
+ */
+export const lineChange = record({ line: number, before: text, after: text });
+export type LineChange = Checked<typeof lineChange>;
+
+/**
  * One piece of advice. Code in its texts stands between backticks.
  *
  * `saving_ns` is what a step would be shorter, `saving_bytes` what less memory would be used; None
@@ -146,7 +153,8 @@ export type RankPart = Checked<typeof rankPart>;
  * the line to change, or empty, `at` what stands before it, `view` the view that shows it, and
  * `spot` the line in that view, as `file:line`. `level` is how sure it is, from 1 for a guess to 3
  * for what was measured; `certainty` says so in words. `can_try` is set if it can be measured on
- * this machine, with what was recorded.
+ * this machine, with what was recorded. `changes` are lines to write instead, and `is_whole` is
+ * set if they are all of `fix`.
  */
 export const card = record({
   rule: text,
@@ -163,6 +171,8 @@ export const card = record({
   at: text,
   per: text,
   can_try: flag,
+  changes: listOf(lineChange),
+  is_whole: flag,
 });
 export type Card = Checked<typeof card>;
 

@@ -26,6 +26,7 @@ export type {
   FactsHeader,
   HostThread,
   Lane,
+  LineChange,
   Mark as MarkHeader,
   Problem,
   ProblemsHeader,

@@ -234,6 +234,26 @@ def test_steps_after_a_recording_that_stopped_early_are_timed_from_their_start(
     assert recording.plain_step_ns == (50_000, 50_000)
 
 
+@pytest.mark.parametrize(
+    ("switches", "rest"),
+    [
+        ({"record_shapes": True}, " Later cycles leave out shapes."),
+        ({"profile_memory": True, "with_stack": True}, " Later cycles leave out memory and stacks."),
+        ({"with_flops": True, "with_modules": True}, " Later cycles leave out FLOPs and modules."),
+        ({}, ""),
+    ],
+)
+def test_a_watched_run_leaves_out_only_what_was_asked_for_and_says_so_once(
+    run: Callable[..., Recording], monkeypatch: pytest.MonkeyPatch, switches: dict[str, bool], rest: str
+) -> None:
+    monkeypatch.setattr("torchprof_magic.capture.watched_run.MOST_SHARE", 1e9)
+    options = ProfileOptions(watch_s=1e-6, budget_bytes=10 * MB, activities=("cpu",), **switches)  # type: ignore[arg-type]
+    recording = run(options, grown=[11 * MB] * 400)
+    assert len(recording.cycles) > 1
+    reason = "memory use grew by 11 MB, and ending the recording takes about 11 MB (budget 10 MB)"
+    assert messages(recording, "capture.watch_budget") == [f"Cycle 0 ended early, after step 2: {reason}.{rest}"]
+
+
 def test_a_schedule_function_may_have_another_cycle(run: Callable[..., Recording]) -> None:
     plan = {0: ProfilerAction.RECORD, 1: ProfilerAction.RECORD, 2: ProfilerAction.RECORD_AND_SAVE}
     options = ProfileOptions(

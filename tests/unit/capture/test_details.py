@@ -10,6 +10,7 @@ from torchprof_magic.options import ProfileOptions
 
 MS = 1_000_000
 PLAIN = [100 * MS] * 5
+DETAILS = ProfileOptions(profile_memory=True, with_stack=True)
 
 
 def cost_of(limit_s: float | None = None, length: int | None = None) -> tuple[DetailsCost, ProblemLog]:
@@ -37,7 +38,7 @@ def recorded(cost: DetailsCost, dur_ms: int, between_ms: int, steps: int = 3) ->
 def test_as_many_steps_have_details_as_two_seconds_pay_for(between_ms: int, expected: int) -> None:
     cost, problems = cost_of()
     recorded(cost, 100, between_ms)
-    assert cost.most_steps(3, PLAIN) == expected
+    assert cost.most_steps(3, DETAILS, PLAIN) == expected
     assert problems.as_tuple() == ()
 
 
@@ -45,33 +46,34 @@ def test_setting_the_profiler_up_for_the_first_time_does_not_count_for_what_deta
     cost, _ = cost_of()
     cost.add_between(9_000 * MS, cycle=0)
     recorded(cost, 100, 600)
-    assert cost.most_steps(3, PLAIN) == 3
+    assert cost.most_steps(3, DETAILS, PLAIN) == 3
     assert cost.total_ns(PLAIN) == 9_600 * MS  # but it did make the loop longer
 
 
 def test_details_that_cost_too_much_in_one_step_are_left_out_and_said_to_be() -> None:
     cost, problems = cost_of()
     recorded(cost, 100, 6_300)
-    assert cost.most_steps(3, PLAIN) == 0
+    assert cost.most_steps(3, DETAILS, PLAIN) == 0
     (problem,) = problems.as_tuple()
     assert problem.code == "capture.details_left_out"
     assert "would have made the loop about 6.30 s longer, and may cost 2 s" in problem.message
+    assert problem.fix.endswith("add --budget with a longer time, or --memory or --stack.")  # no others were asked for
 
 
 def test_a_tenth_of_a_long_loop_is_more_than_two_seconds() -> None:
     cost, problems = cost_of(length=1_000)  # of 100 s
     recorded(cost, 100, 6_300)
-    assert cost.most_steps(3, PLAIN) == 1  # 6.3 s a step, of 10 s
+    assert cost.most_steps(3, DETAILS, PLAIN) == 1  # 6.3 s a step, of 10 s
     assert problems.as_tuple() == ()
 
 
 def test_a_budget_takes_the_place_of_both() -> None:
     cost, _ = cost_of(limit_s=0.5, length=1_000)
     recorded(cost, 100, 600)
-    assert cost.most_steps(3, PLAIN) == 1
+    assert cost.most_steps(3, DETAILS, PLAIN) == 1
     cost, _ = cost_of(limit_s=0.1, length=1_000)
     recorded(cost, 100, 600)
-    assert cost.most_steps(3, PLAIN) == 0
+    assert cost.most_steps(3, DETAILS, PLAIN) == 0
 
 
 def test_details_end_with_the_step_in_which_they_have_cost_the_limit() -> None:

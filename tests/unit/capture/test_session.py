@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -45,6 +46,21 @@ def test_only_the_active_steps_are_in_the_trace(run: Run) -> None:
 def test_steps_carry_the_names_that_torch_gives_them(run: Run) -> None:
     names = names_in(run(6).cycles[0].path)
     assert [name for name in names if name.startswith("ProfilerStep")] == [f"ProfilerStep#{n}" for n in (2, 3, 4)]
+
+
+def test_how_many_objects_were_made_before_a_recording_does_not_decide_when_garbage_is_collected_in_it(
+    make_session: Make,
+) -> None:
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1_000_000)
+    session = make_session(schedule=(0, 0, 1, 1))
+    try:
+        made = [[] for _ in range(100_000)]  # type: ignore[var-annotated]
+        session.start()
+        assert gc.get_count()[0] < len(made) // 2
+    finally:
+        session.stop()
+        gc.set_threshold(*thresholds)
 
 
 def test_every_cycle_has_a_file_of_its_own(run: Run) -> None:

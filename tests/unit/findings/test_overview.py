@@ -93,11 +93,11 @@ def test_why_the_device_waits_is_hatched_and_adds_up_to_its_idle_time_a_step() -
     # Of 2 x 80 us: the range around the step is open for 90, the loader 30, the call 20, ops 8 + 8, queued 2 + 2.
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     assert [(fact.label, fact.value, fact.note) for fact in waits.facts] == [
-        ("Python", 45_000, ""),
+        ("Python between ops", 45_000, ""),
         ("loading data", 15_000, loader),
-        ("blocking call", 10_000, "cudaStreamSynchronize"),
-        ("launching ops", 8_000, "aten::item"),
-        ("queued work", 2_000, "aten::mm"),
+        ("a call that holds the host", 10_000, "cudaStreamSynchronize"),
+        ("launching ops one by one", 8_000, "aten::item"),
+        ("launched work, not yet started", 2_000, "aten::mm"),
     ]
     assert (waits.kind, waits.aside) == ("bars", "per step, of 80 µs")
     # Bars of this phase are hatched, as idle times are on the timeline that shows more of them.
@@ -115,7 +115,7 @@ def test_of_communication_only_the_part_in_which_the_device_idles_is_a_wait(toge
         annotation("gloo:all_reduce", 80, together_us),
     )
     waits = section(trace, "Why the device waits")
-    (communication,) = (fact for fact in waits.facts if fact.label == "collective on the host")
+    (communication,) = (fact for fact in waits.facts if fact.label == "communication by the host")
     # The kernel of 50 us is no wait, and does not name one.
     assert (communication.value, communication.op) == (together_us * 1000, name)
     values = [float(str(fact.value)) for fact in waits.facts]

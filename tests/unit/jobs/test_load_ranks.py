@@ -233,7 +233,7 @@ def test_the_summary_is_text_or_json(tmp_path: Path) -> None:
     facts = json.loads(report.summary("json"))
     assert facts["verdict"]["rank"] == 3
     assert len(facts["ranks"]) == 4
-    with pytest.raises(ValueError, match="must be 'text' or 'json'"):
+    with pytest.raises(ValueError, match="must be 'text', 'markdown' or 'json'"):
         report.summary("html")  # type: ignore[arg-type]
 
 

@@ -71,7 +71,7 @@ def test_calls_that_only_one_run_has_are_found_on_a_machine_that_is_half_as_fast
     assert comparison.change.basis == "work"
     assert comparison.change.work is not None
     assert (comparison.change.work.name, comparison.change.work.calls_after) == ("aten::mul", 3)
-    assert "the other way, which may be the machine." in comparison.evidence
+    assert "the machine may have been faster." in comparison.evidence
     # 3 calls of 20 us in a step of 1,060 us: the others take 94.3 % of it.
     assert comparison.step_ratio == pytest.approx(1.06, abs=0.01)
     assert "mostly aten::mul" in comparison.evidence
@@ -127,7 +127,7 @@ def test_everything_that_takes_twice_as_long_is_not_put_down_to_interruptions() 
     assert comparison.kind == "unclear"
     # In a typical step, 120 ms more are interruptions.
     assert comparison.change.drift == pytest.approx(2)
-    assert "took 112 % longer, as on a busier or slower machine" in comparison.evidence
+    assert "took 112 % longer in the later run, as on a busier or slower machine" in comparison.evidence
     assert "interrupt" not in comparison.evidence
 
 
@@ -227,7 +227,7 @@ def test_what_the_machine_changed_is_said_once_and_in_no_column() -> None:
     assert comparison.change.drift == pytest.approx(0.5, rel=0.01)
     changes = [each["name"] for each in views_of(comparison)["compare"]["columns"] if each["is_change"]]  # type: ignore[attr-defined]
     assert changes == ["delta_ns"] == [views_of(comparison)["compare"]["sort_by"]]
-    said = "Ops that both runs call equally often took 50 % shorter, so changes of about that size in the tables"
+    said = "Ops that both runs call equally often took 50 % less time in the later run. A change of about that size in"
     assert comparison.evidence.count(said) == 1
 
 
@@ -321,7 +321,9 @@ def test_other_programs_that_left_are_no_change_of_the_code() -> None:
     assert compared(program(mm_us=500), program()).certainty == "sure"
     comparison = compared(busy, quiet)
     assert comparison.kind == "unclear"
-    assert "Other programs used 50 % and 10 % of the machine's cores" in comparison.evidence
+    assert (
+        "other programs used 50 % of its cores during the earlier run, 10 % during the later one" in comparison.evidence
+    )
     # What is faster although others came is faster all the more.
     assert compared(with_meta(busy, others_share=0.1), with_meta(quiet, others_share=0.5)).kind == "faster"
     # One thread finds a free core beside them.
@@ -366,8 +368,8 @@ def test_a_difference_that_may_be_chance_is_named_with_how_often_it_is() -> None
     assert comparison.title == "≈ No clear change"
     share = format_ratio(comparison.change.p)
     assert comparison.evidence.startswith(
-        f"The typical step differs by +25 %, but with steps that vary like these, {share} of all pairs of runs of the "
-        "same code differ as much."
+        "The typical step changed by +25 %, but the steps vary so much that two runs of the same code would differ as "
+        f"much in {share} of all comparisons."
     )
 
 
@@ -387,7 +389,7 @@ def test_steps_of_which_the_faster_and_the_typical_ones_disagree_show_no_change(
         comparison = compared(of_steps(*before * (40 // len(before))), of_steps(*after * (40 // len(after))))
         assert comparison.change.p < 0.01  # of the lower quartiles, which are 20 % apart
         assert (comparison.kind, comparison.certainty, comparison.change.basis) == ("unclear", "not sure", "")
-        assert "the typical steps did not go the same way" in comparison.evidence
+        assert "the typical step did not change in the same direction" in comparison.evidence
         assert comparison.interval[0] < 1 < comparison.interval[1]
 
 
@@ -531,3 +533,30 @@ def test_a_comparison_is_written_as_one_file(tmp_path: Path) -> None:
     text = compared(program(), program(mm_us=500)).to_html(tmp_path / "c.html").read_text("utf-8")
     assert "&lt;" not in text[:100]
     assert "slower, sure" in text
+
+
+def test_rows_that_did_not_change_are_not_among_the_largest_changes_and_zero_has_no_unit() -> None:
+    same = compared(program(), program())
+    assert "Ops" not in [line.split("  ")[0] for line in same.summary().splitlines()]
+    new = [line.split() for line in compared(program(), program(extra=3)).summary().splitlines()]
+    assert ["aten::mul", "0", "60.1", "ms", "▲", "60.1", "ms"] in new
+    assert not any(" 0 ns" in " ".join(line) for line in new)
+
+
+def test_why_the_device_waits_is_told_in_the_words_of_the_report() -> None:
+    def run(op_us: float) -> Trace:
+        ops = span("aten::mm", 100, op_us), launch(90 + op_us, 5, correlation=1)
+        return make_trace(annotation("ProfilerStep#0", 0, 1_000), *ops, kernel("gemm", 95 + op_us, 20, correlation=1))
+
+    comparison = compared(run(100), run(600))
+    assert {"launching ops one by one", "Python between ops"} <= set(comparison.idle["name"])
+    assert "Why the device waits" in comparison.summary()
+
+
+def test_what_only_one_run_recorded_is_one_sentence() -> None:
+    more = with_meta(program(), has_shapes=True, has_stacks=True)
+    (warning,) = compared(more, program()).warnings
+    assert warning == (
+        "Only the earlier run recorded input shapes and Python stacks (--shapes, --stack), which takes time in its "
+        "steps. What both recorded is compared."
+    )

@@ -34,7 +34,6 @@ from torchprof_magic.model.shapes import Facts, Table, Tree
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.model.units import column_format, format_ns
 from torchprof_magic.report.comparison import Comparison
-from torchprof_magic.report.json_summary import trace_summary
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.runs import kept_runs, this_process
 from torchprof_magic.runs.kept_runs import KeptRun
@@ -207,6 +206,7 @@ def test_the_step_is_the_same_everywhere(
             "json": step_in_json(report),
         }
         assert f"Mean step {format_ns(expected)}" in report.summary()
+        assert f"| Mean step | {format_ns(expected)} |" in report.summary("markdown", max_tokens=20_000)
         assert f"Mean step {format_ns(expected)}" in static_text(report)
     else:
         assert header["step_ns"] is None
@@ -232,7 +232,7 @@ def test_the_step_is_the_same_everywhere(
 
 
 def step_in_json(report: Report) -> float:
-    facts = json.loads(trace_summary(report._analysis, report.ops))["facts"]
+    facts = json.loads(report.summary("json"))["facts"]
     return next(fact["value"] for fact in facts if fact["label"] == "Mean step")
 
 
@@ -256,8 +256,9 @@ def test_the_largest_phases_are_the_same_everywhere(report: Report, with_itself:
     compared = dict(with_itself.phases.select("name", "before_ns").iter_rows())
     assert shown(section(report, "Where the host's time goes"), expected) == expected
     assert shown(compared, expected) == expected
-    text = report.summary()
+    text, markdown = report.summary(), report.summary("markdown", max_tokens=20_000)
     for phase, time in expected.items():
+        assert f"| {phase} | {time} |" in markdown
         if frame[phase] >= 0.0005 * counted_steps(report.as_analysed).mean_ns:
             assert f"{phase} {time} (" in text
     assert sum(frame.values()) == pytest.approx(counted_steps(report.as_analysed).mean_ns, abs=1)

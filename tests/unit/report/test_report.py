@@ -173,6 +173,12 @@ def test_a_name_that_does_not_fit_loses_what_all_ops_begin_with_before_it_is_cut
     assert f"\n{'x' * 30}…{'x' * 11} " in text
 
 
+def test_the_text_lists_ops_and_not_the_ranges_around_them() -> None:
+    report = Report(make_trace(annotation("## backward ##", 0, 90), span("aten::mm", 5, 10), span("aten::relu", 20, 5)))
+    shown = [line.split()[0] for line in report.summary().splitlines() if line.startswith(("aten::", "##"))]
+    assert shown == ["aten::mm", "aten::relu"]
+
+
 def test_a_column_of_the_summary_has_one_unit_and_its_points_below_each_other() -> None:
     spans = span("aten::mm", 0, 2_000), span("aten::add", 3_000, 3), span("aten::sub", 4_000, 0)
     lines = Report(make_trace(*spans)).summary().splitlines()
@@ -185,7 +191,7 @@ def test_a_column_of_the_summary_has_one_unit_and_its_points_below_each_other() 
 
 
 def test_an_unknown_summary_or_figure_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'text' or 'json'"):
+    with pytest.raises(ValueError, match="'text', 'markdown' or 'json'"):
         report().summary("xml")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="choose from steps, ops, flame, memory"):
         report().figure("pie")

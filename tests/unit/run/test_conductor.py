@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from torchprof_magic.runs import this_process
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from torchprof_magic.capture.progress import Progress
     from torchprof_magic.report.trace_report import Report
 
     Arm = Callable[[pytest.MonkeyPatch], None]
@@ -337,11 +339,14 @@ def test_what_is_done_until_the_report_is_there_is_told_in_order(
 ) -> None:
     monkeypatch.setattr(conductor, "SLOW_BYTES", least_bytes)
     seen: list[tuple[str, bool]] = []
+    notes: list[str] = []
+
+    def tell(progress: Progress) -> None:
+        seen.append((progress.phase, progress.is_long))
+        notes.append(progress.note)
+
     run = conductor.Run(
-        ProfileOptions(activities=("cpu",)),
-        KeepOptions(),
-        stepping=Stepping(how="cell"),
-        on_progress=lambda progress: seen.append((progress.phase, progress.is_long)),
+        ProfileOptions(activities=("cpu",)), KeepOptions(), stepping=Stepping(how="cell"), on_progress=tell
     )
     run.open()
     try:
@@ -360,3 +365,5 @@ def test_what_is_done_until_the_report_is_there_is_told_in_order(
         ("shown", False),
         ("done", False),
     ]
+    # The trace is a file, whose size is decimal as that of all files.
+    assert re.fullmatch(r"[0-9.]+ (kB|MB)", notes[4])

@@ -147,6 +147,7 @@ class ProgramWatch:
     def begin_cycle(self, *, has_memory: bool) -> None:
         """Note what is in memory just before torch begins to record; only if it records memory."""
         run = self._parts.run
+        run(GARBAGE, self._garbage.collect_young)  # before it is noted what is in memory
         self._has_memory = has_memory
         if self.tags is not None and has_memory:
             run(TAGS, self.tags.begin_cycle)

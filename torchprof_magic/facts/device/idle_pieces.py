@@ -248,20 +248,20 @@ CAUSES = {
 }
 
 
-# What each is called in short.
+# What each is called in short, as after "for": "4 ms for launching ops one by one in aten::batch_norm".
 CAUSE_TITLES = {
     "data": "loading data",
-    "waiting": "blocking call",
-    "compile": "compiling, capturing",
-    "initialisation": "one-time work",
-    "communication": "collective on the host",
-    "allocation": "driver memory",
-    "op dispatch": "launching ops",
-    "python": "Python",
-    "queued": "queued work",
-    "profiler": "profiler",
-    "missing": "events missing",
-    "unknown": "unknown",
+    "waiting": "a call that holds the host",
+    "compile": "compiling or graph capture",
+    "initialisation": "work that is done once",
+    "communication": "communication by the host",
+    "allocation": "memory from the driver",
+    "op dispatch": "launching ops one by one",
+    "python": "Python between ops",
+    "queued": "launched work, not yet started",
+    "profiler": "the profiler itself",
+    "missing": "missing events",
+    "unknown": "an unknown reason",
 }
 
 

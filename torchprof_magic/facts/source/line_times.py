@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 OWN, BACKWARD, WAITING = range(3)
 _WAITING = [PHASES.index(name) for name in ("waiting", "idle")]
+# The column of each phase in which a line itself runs.
+OWN_PHASES = {name: f"own_{name}_ns" for name in PHASES if name not in ("backward", "waiting", "idle")}
 # A line that runs ops is called Python only if Python takes so many times as long as they do.
 MOSTLY_PYTHON = 4
 
@@ -34,8 +36,8 @@ def line_times(trace: Trace, part: TimeRange, places: Places | None = None) -> p
     Other ``places`` of the pieces, such as those of functions, count in place of the lines.
 
     The columns are ``file`` and ``line``, null for what belongs to no line; ``own_cpu_ns``, ``backward_cpu_ns`` and
-    ``wait_ns``, which are parts of the time that add up to all of it; and ``phase``, that of most of the own time, null
-    if there is none.
+    ``wait_ns``, which are parts of the time that add up to all of it; those of ``OWN_PHASES``, which add up to the own
+    time; and ``phase``, that of most of the own time, null if there is none.
     """
     (pieces, _, lines_of_pieces, _), kind = placed_pieces(trace), _kinds(trace)
     places = places or lines_of_pieces
@@ -57,7 +59,8 @@ def line_times(trace: Trace, part: TimeRange, places: Places | None = None) -> p
     )
     sums = frame.group_by("file", "line", maintain_order=True).sum()
     phase = _main_phases(sums.select(columns).to_numpy(), sums["backward_cpu_ns"].to_numpy())
-    return sums.drop(columns).with_columns(values_at(pl.Series("phase", list(PHASES)), phase))
+    own = [pl.col(f"{name}_phase_ns").alias(column) for name, column in OWN_PHASES.items()]
+    return sums.with_columns(own).drop(columns).with_columns(values_at(pl.Series("phase", list(PHASES)), phase))
 
 
 @once_per_trace

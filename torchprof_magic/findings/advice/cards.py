@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.line_changes import changes_of
 from torchprof_magic.findings.advice.trial_plan import tries
 from torchprof_magic.findings.ranks.verdict import file_words
 from torchprof_magic.findings.verdict.words import place_of
@@ -28,9 +29,10 @@ def cards_of(trace: Trace, advice: Sequence[Advice]) -> tuple[Card, ...]:
     """Return a card for each piece of advice, in the same order."""
     has_lines = lines_table(trace).frame.height > 0
     views = ("source" if has_lines and each.line else "" for each in advice)
+    changed = (changes_of(trace, each) for each in advice)
     cards = (
-        replace(_card(each, _place(trace, each), view), can_try=tries(trace, each))
-        for each, view in zip(advice, views, strict=True)
+        replace(_card(each, _place(trace, each), view), can_try=tries(trace, each), changes=changes, is_whole=is_whole)
+        for each, view, (changes, is_whole) in zip(advice, views, changed, strict=True)
     )
     spots = (spot_of(trace, each.file, each.line) for each in advice)
     return tuple(replace(card, spot=spot if card.view else "") for card, spot in zip(cards, spots, strict=True))

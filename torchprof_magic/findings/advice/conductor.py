@@ -69,15 +69,15 @@ def find_advice(
 ) -> Findings:
     """Return what to change. Savings of one cause count once, for the advice that saves most.
 
-    ``tried`` has what was measured for some of it, which takes its place; if it saves nothing, it is left out.
+    ``tried`` has what was measured for some of it, which takes its place, even where that is nothing: whoever asked for
+    the measurement is told its result.
     """
     parts = [part for name, part in _built_in(trace) if name not in settings.mute]
     parts += [_asked(trace, name_of(rule), rule) for rule in settings.own if name_of(rule) not in settings.mute]
     found = [advice for part in parts for advice in part.advice if advice.rule not in settings.mute]
     kept = [_without_profiler(trace, each) for each in _without_repeats(trace, found, settings)]
     known = tried or {}
-    least = {each.rule: settings.least_share(each.rule) * step_ns(trace) for each in kept}
-    kept = [now for each in kept if (now := known.get(each, each)) is each or (now.saving_ns or 0) >= least[each.rule]]
+    kept = [known.get(each, each) for each in kept]
     return Findings(tuple(sorted(kept, key=_order)), tuple(each for part in parts for each in part.problems))
 
 
@@ -136,7 +136,7 @@ def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) 
             if same is None:
                 kept.append(advice)
             else:
-                kept[same] = replace(kept[same], fix=f"{kept[same].fix}; or {advice.fix}")
+                kept[same] = replace(kept[same], fix=f"{kept[same].fix}; or {advice.fix}", edits=())
             continue
         rest = _rest(advice, counted)
         if rest.saving_ns is None or rest.saving_ns < _least_ns(advice.rule, settings, whole):
@@ -144,7 +144,7 @@ def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) 
         # What is left of it belongs to the same cause.
         if rest.saving_ns < MOSTLY * advice.saving_ns and any(_are_of_one_line(advice, other) for other in kept):
             continue
-        kept.append(rest)
+        kept.append(_with_reason(advice, rest, kept))
         if advice.spans is not None:
             counted = joined(counted, advice.spans)
     return kept
@@ -195,6 +195,17 @@ def _rest(advice: Advice, counted: Spans) -> Advice:
     both = overlap(own, counted)
     share = int((both.end_ns - both.start_ns).sum()) / max(total, 1)
     return replace(advice, saving_ns=round(advice.saving_ns * (1 - share)))
+
+
+def _with_reason(advice: Advice, rest: Advice, kept: Iterable[Advice]) -> Advice:
+    """Return what is left of some advice, and why its saving is less than what its evidence shows."""
+    gone_ns = (advice.saving_ns or 0) - (rest.saving_ns or 0)
+    if advice.spans is None or gone_ns < LEAST_SAVING_NS:
+        return rest
+    others = [each for each in kept if each.spans is not None and len(overlap(advice.spans, each.spans).start_ns)]
+    what = f"“{others[0].title}”" if len(others) == 1 else "other advice"
+    # Without a number: the evidence of the other may count the median step, and this is a share of the mean.
+    return replace(rest, evidence=f"{rest.evidence} What {what} saves is not counted again here.".lstrip())
 
 
 def _order(advice: Advice) -> tuple[bool, int, bool, int, str]:

@@ -19,7 +19,8 @@ CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)
 # What each word means; the page, the text and the documentation say it so.
 CERTAINTY_TEXT: dict[Certainty, str] = {
     "measured": "The saving is a wait or a time that was recorded. It is at most that much.",
-    "measured here": "`report.try_advice` has measured both ways on this machine, on the recorded shapes.",
+    "measured here": "`report.try_advice` has measured both ways on this machine, on the recorded shapes. It may save "
+    "nothing; the card stays and says so.",
     "estimated": "The saving follows from recorded numbers by a model, whose arithmetic the evidence shows.",
     "guess": "No number is known. The evidence says why it may help.",
 }
@@ -31,6 +32,28 @@ class Spans(NamedTuple):
 
     start_ns: IntArray
     end_ns: IntArray
+
+
+class Edit(NamedTuple):
+    """A keyword that a call is to have, so that the line can be shown as it should be.
+
+    Attributes:
+        calls: What may be called, by the last part of its name: ``AdamW``.
+        keyword: Name of the parameter.
+        value: Its value, as Python code.
+        position: Place of the parameter among the arguments without a name, from 0; None if it has to be named.
+        is_here: Only calls on the line of the advice are meant, and all of them.
+        is_move: Calls of ``to`` or ``cuda`` are meant that move a tensor to a device.
+        only_given: Only a value that is there is changed.
+    """
+
+    calls: tuple[str, ...]
+    keyword: str
+    value: str
+    position: int | None = None
+    is_here: bool = False
+    is_move: bool = False
+    only_given: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +76,7 @@ class Advice:
         certainty: measured, measured here, estimated, or guess. ``CERTAINTY_TEXT`` says what each means.
         link: Address of a page of the documentation of PyTorch, empty for none.
         spans: When the time that could be saved was spent. What overlaps with advice that saves more counts only there.
+        edits: The keywords that are the change, if it is nothing else.
     """
 
     rule: str
@@ -68,6 +92,7 @@ class Advice:
     certainty: Certainty = "guess"
     link: str = ""
     spans: Spans | None = field(default=None, repr=False, compare=False)
+    edits: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Escape control characters, and bound the length of texts that quote files."""
@@ -90,7 +115,7 @@ FindInJob: TypeAlias = "Callable[[Job], Found]"
 
 
 # What of advice is written as JSON.
-ADVICE_FIELDS = tuple(each.name for each in fields(Advice) if each.name != "spans")
+ADVICE_FIELDS = tuple(each.name for each in fields(Advice) if each.name not in ("spans", "edits"))
 
 
 class Rule(NamedTuple):

@@ -21,6 +21,7 @@ from torchprof_magic.findings.verdict.decision import MOSTLY_WORK
 from torchprof_magic.model.intervals import IntArray, covered_ns, interval_at, merge
 from torchprof_magic.model.rows import are_in, values_at
 from torchprof_magic.model.trace import HOST_CATEGORIES
+from torchprof_magic.model.units import format_ns
 from torchprof_magic.tables.steps import steps_table
 
 if TYPE_CHECKING:
@@ -117,10 +118,26 @@ def without(spans: Spans, other: Spans) -> Spans:
 
 
 class Cost(NamedTuple):
-    """What the intervals take of a step, in ns, less what recording adds to it; and the intervals that count."""
+    """What the intervals take of a step, in ns, less what recording adds to it; and the intervals that count.
+
+    ``whole_ns`` is all that they take on average, as in the tables, and ``how`` says which part of it counts.
+    """
 
     ns: float
     spans: Spans
+    whole_ns: float
+    how: str = ""
+
+    @property
+    def of_it(self) -> str:
+        """Which part of all that they take counts, in words that follow it; empty if that is all."""
+        counts = format_ns(self.ns)
+        return f", {counts} of it {self.how}" if self.how and counts != format_ns(self.whole_ns) else ""
+
+
+def cost_words(trace: Trace, cost: Cost) -> str:
+    """Return what some intervals take, as tables show it, and what counts of that: ``5 ms per step, 4 ms of it …``."""
+    return f"{format_ns(cost.whole_ns)} {each(trace)}{cost.of_it}"
 
 
 def cost_of(trace: Trace, spans: Spans) -> Cost:
@@ -128,12 +145,18 @@ def cost_of(trace: Trace, spans: Spans) -> Cost:
 
     If it is in every step, the median of these counts: in some of them it may have lost the core to another program.
     """
-    inside, chosen = critical(trace, spans), counted_steps(trace)
+    inside, chosen, whole_ns = critical(trace, spans), counted_steps(trace), ns_in_steps(trace, spans)
     each_ns = covered_ns(inside.start_ns, inside.end_ns, chosen.start_ns, chosen.end_ns)
     is_in_all = len(chosen.row) > 0 and bool((each_ns > 0).all())
     seen_ns = float(np.median(each_ns)) if is_in_all else float(each_ns.sum()) / chosen.steps
-    left_ns = seen_ns - _events_in(trace, inside) / chosen.steps * recording_ns(trace)
-    return Cost(max(left_ns, LEAST_LEFT * seen_ns), inside)
+    added_ns = _events_in(trace, inside) / chosen.steps * recording_ns(trace)
+    mean_ns = float(each_ns.sum()) / chosen.steps
+    how = (
+        "while the device waits" if format_ns(mean_ns) != format_ns(whole_ns) else "",
+        "in the median step" if format_ns(seen_ns) != format_ns(mean_ns) else "",
+        "without what recording adds" if added_ns else "",
+    )
+    return Cost(max(seen_ns - added_ns, LEAST_LEFT * seen_ns), inside, whole_ns, ", ".join(filter(None, how)))
 
 
 @once_per_trace
@@ -252,7 +275,8 @@ def work_of(trace: Trace, rows: IntArray) -> Cost:
     if account is None:
         return cost_of(trace, spans_of(trace, rows))
     work = device_work_of(trace, rows)
-    return Cost(ns_in_steps(trace, spans_of(trace, work)), within_steps(trace, spans_of(trace, work)))
+    ns = ns_in_steps(trace, spans_of(trace, work))
+    return Cost(ns, within_steps(trace, spans_of(trace, work)), ns)
 
 
 def device_work_of(trace: Trace, rows: IntArray) -> IntArray:

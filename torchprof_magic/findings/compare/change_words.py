@@ -62,9 +62,14 @@ def largest_change(changes: Table) -> str:
     row = changes.frame.row(0, named=True)
     if not row[main]:
         return ""
-    before, after = (format_ns(row[main.replace("delta", side)]) for side in ("before", "after"))
+    before, after = (time_or_zero(row[main.replace("delta", side)]) for side in ("before", "after"))
     where = "on the device" if main.startswith("device") else "on the host"
     return f"Largest change: {printable(row['name'])}, {before} → {after} per step {where}."
+
+
+def time_or_zero(value_ns: float) -> str:
+    """Return a time; nothing has no unit."""
+    return format_ns(value_ns) if value_ns else "0"
 
 
 def change_evidence(change: RunChange) -> str:
@@ -75,22 +80,28 @@ def change_evidence(change: RunChange) -> str:
     said = [_decided(change)]
     if change.is_plain:
         said.append(
-            f"{_why_plain(change)} those that ran without the profiler are compared. The tables compare the recorded "
-            "ones."
+            f"{_why_plain(change)} the steps that ran without the profiler are compared. The tables compare the "
+            "recorded ones."
         )
     if _is_interrupted(change):
         what = "The fastest steps" if change.is_plain else "The fastest runs of all ops, added up,"
         by = format_change(change.fastest_ratio - 1)
-        said.append(f"{what} changed by only {by}, as where other programs interrupt the steps.")
+        said.append(f"{what} changed by only {by}: other programs may have interrupted the others.")
     if change.others_shares is not None:
-        shares = " and ".join(format_ratio(share) for share in change.others_shares)
-        said.append(
-            f"Other programs used {shares} of the machine's cores during the two runs, which alone makes steps "
-            f"{'longer' if change.others_shares[1] > change.others_shares[0] else 'shorter'}."
-        )
+        said.append(_crowded(change, *change.others_shares))
     said += _of_machine(change)
     said.append("This is about these steps only: the same code can differ by 10 % from one session to another.")
     return " ".join(said)
+
+
+def _crowded(change: RunChange, before_share: float, after_share: float) -> str:
+    """Return that the machine had fewer cores free for the slower run, which also depends on how many it wanted."""
+    which = "later" if change.after_ns > change.before_ns else "earlier"
+    return (
+        f"The machine had fewer free cores for the threads of the {which} run, which alone makes its steps longer: "
+        f"other programs used {format_ratio(before_share)} of its cores during the earlier run, "
+        f"{format_ratio(after_share)} during the later one."
+    )
 
 
 def _is_interrupted(change: RunChange) -> bool:
@@ -106,11 +117,11 @@ def _of_machine(change: RunChange) -> list[str]:
     drift = change.shown_drift
     if min(abs(drift - 1), abs(change.drift - 1)) < NOTED_DRIFT:
         return []
-    by = f"{format_ratio(abs(drift - 1))} {'longer' if drift > 1 else 'shorter'}"
+    by = f"{format_ratio(abs(drift - 1))} {'longer' if drift > 1 else 'less time'}"
     # Recording more in one run makes its ops longer, too.
     cause = ", as on a busier or slower machine" if drift > 1 and change.same_details else ""
-    so = "" if change.basis == "steps" else ", so changes of about that size in the tables are not specific to an op"
-    return [f"Ops that both runs call equally often took {by}{cause}{so}."]
+    so = "" if change.basis == "steps" else ". A change of about that size in a table says nothing about that op alone"
+    return [f"Ops that both runs call equally often took {by} in the later run{cause}{so}."]
 
 
 def _times(change: RunChange) -> str:
@@ -129,32 +140,31 @@ def _decided(change: RunChange) -> str:
     if change.basis == "work" and change.work is not None:
         return f"{_of_work(change.work)} {_vary(change)}"
     if change.kind == "unclear" and change.p < LIKELY_P:
-        return (
-            "The quarter of the steps that was disturbed least changed, but the typical steps did not go the same way."
-        )
+        return "The fastest quarter of the steps changed, but the typical step did not change in the same direction."
     if change.kind == "unclear":
         differs = format_change(change.after_ns / change.before_ns - 1)
         return (
-            f"The typical step differs by {differs}, but with steps that vary like these, {format_ratio(change.p)} of "
-            "all pairs of runs of the same code differ as much."
+            f"The typical step changed by {differs}, but the steps vary so much that two runs of the same code would "
+            f"differ as much in {format_ratio(change.p)} of all comparisons."
         )
     return "The steps differ by more than those of one run do from each other."
 
 
 def _of_work(work: WorkChange) -> str:
-    share = format_ratio(abs(math.expm1(work.difference)))
+    """Return which run does more; how much that is says the title, where the times of the steps count as well."""
+    more = "more" if work.difference > 0 else "less"
+    said = f"The later run does {more} than the earlier one: mostly {printable(work.name)}"
     if work.calls_before == work.calls_after:
-        return f"Only one run does this work, {share} of a step: mostly {printable(work.name)}."
-    calls = f"{format_count(work.calls_before)} → {format_count(work.calls_after)} calls per step"
-    return f"Only one run does this work, {share} of a step: mostly {printable(work.name)}, {calls}."
+        return f"{said}."
+    return f"{said}, {format_count(work.calls_before)} → {format_count(work.calls_after)} calls per step."
 
 
 def _vary(change: RunChange) -> str:
     """Return what the times of the steps say beside the work that differs."""
     by = format_change(change.after_ns / change.before_ns - 1)
     is_longer = change.after_ns > change.before_ns
-    way = ", the other way" if is_longer != (change.ratio > 1) else ""
+    steps = "The steps" if is_longer == (change.ratio > 1) else "Even so, the steps"
     is_of_machine = abs(change.drift - 1) >= NOTED_DRIFT and (change.drift > 1) == is_longer
-    why = "which may be the machine" if is_of_machine else "but vary too much to be sure of it"
-    times = f"from {format_ns(change.before_ns)} to {format_ns(change.after_ns)} ({by})"
-    return f"The steps themselves went {times}{way}, {why}."
+    slower = "slower" if is_longer else "faster"
+    why = f": the machine may have been {slower}" if is_of_machine else ", but they vary too much to be sure of that"
+    return f"{steps} became {'longer' if is_longer else 'shorter'}, {_times(change)} ({by}){why}."

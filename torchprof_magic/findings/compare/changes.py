@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted
+from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.meta import source_lines
 from torchprof_magic.model.shapes import Column
@@ -136,8 +137,9 @@ def changed_waits(runs: Runs) -> pl.DataFrame:
 
 
 def changed_idle(runs: Runs) -> pl.DataFrame:
-    """Return one row per cause for which a device idled, in ns per step."""
-    frames = [(trace, idle_table(trace, strictly_counted(trace)).frame) for trace in runs]
+    """Return one row per cause for which a device idled, named as in the views, in ns per step."""
+    named = pl.col("cause").replace_strict(CAUSE_TITLES, return_dtype=pl.String)
+    frames = [(trace, idle_table(trace, strictly_counted(trace)).frame.with_columns(named)) for trace in runs]
     return _by_name(*(_summed_a_step(trace, frame, ["cause"], "idle_ns") for trace, frame in frames))
 
 

@@ -9,6 +9,7 @@ import polars as pl
 from torchprof_magic.findings.verdict.diagnosis import launches_without_work
 from torchprof_magic.findings.verdict.doubts import is_incomplete
 from torchprof_magic.model.meta import TRACE_ID, TRACE_ID_OF_CYCLE, shortened
+from torchprof_magic.model.units import enumerated
 from torchprof_magic.tables.source.modules import outermost_modules
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def changed_settings(before: Trace, after: Trace) -> pl.DataFrame:
 def warnings_of(before: Trace, after: Trace) -> list[str]:
     """Return what makes the comparison of two runs less than fair, as sentences."""
     metas = before.meta, after.meta
-    found = [text for name, what, flag in DETAILS if (text := _flag_warning(metas, name, what, flag))]
+    found = [text for which in (0, 1) if (text := _details_warning(metas, which))]
     if before.has_device != after.has_device:
         found.append("Only one run recorded an accelerator, so device times are not compared.")
     if _machine(metas[0]) != _machine(metas[1]) or _has_other_cpu(*metas):
@@ -47,13 +48,18 @@ def warnings_of(before: Trace, after: Trace) -> list[str]:
     return found
 
 
-def _flag_warning(metas: tuple[Meta, Meta], name: str, what: str, flag: str) -> str:
-    has = [bool(getattr(meta, name)) for meta in metas]
-    if has[0] == has[1]:
+def _details_warning(metas: tuple[Meta, Meta], which: int) -> str:
+    """Return what only one of the runs recorded beyond times, the earlier for 0; empty if that is nothing."""
+    only = [
+        (what, flag)
+        for name, what, flag in DETAILS
+        if getattr(metas[which], name) and not getattr(metas[1 - which], name)
+    ]
+    if not only:
         return ""
-    which = "earlier" if has[0] else "later"
     return (
-        f"Only the {which} run recorded {what} ({flag}), which takes time in its steps; what both recorded is compared."
+        f"Only the {('earlier', 'later')[which]} run recorded {enumerated([what for what, _ in only])} "
+        f"({', '.join(flag for _, flag in only)}), which takes time in its steps. What both recorded is compared."
     )
 
 

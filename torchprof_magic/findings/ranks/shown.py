@@ -109,11 +109,14 @@ def problems_view(job: Job) -> Problems:
 
 
 def timeline_view(job: Job) -> Slices:
-    """Return the steps, collectives and computation of every rank on the common clock."""
+    """Return the steps, collectives and computation of every rank on the common clock, those first that are late."""
     if job.spans.height + job.arrivals.height > MOST_SLICES:
         return Slices(frame=pl.DataFrame(schema=SLICE_SCHEMA), lanes=(), layers=_LAYERS)
-    numbers = job.ranks["rank"].to_list()
-    lanes = [SliceLane(title=title, kind=kind, group=f"rank {rank}") for rank in numbers for title, kind in _LANES]
+    # A window shows a few ranks of many, so those that the others wait for are the first.
+    numbers = list(dict.fromkeys([*job.stragglers["rank"], *job.ranks["rank"]]))
+    late = ranks_verdict(job).rank
+    groups = [f"rank {rank}{' ▲' if rank == late else ''}" for rank in numbers]
+    lanes = [SliceLane(title=title, kind=kind, group=group) for group in groups for title, kind in _LANES]
     first_lane = pl.col("rank").replace_strict(
         dict(zip(numbers, range(0, len(lanes), len(_LANES)), strict=True)), return_dtype=pl.Int64
     )

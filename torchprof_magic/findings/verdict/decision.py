@@ -21,6 +21,7 @@ from torchprof_magic.findings.verdict.words import (
     DEVICE_WORDS,
     HIDDEN_ON_HOST,
     HIDDEN_WORDS,
+    HOST_TITLES,
     HOST_WORDS,
     TITLES,
     Span,
@@ -388,7 +389,7 @@ def _told(
     doubts = find_doubts(trace)
     return Verdict(
         kind=kind,
-        title=title or (TITLES[kind] if is_on_device or kind != "compute" else "Bound by CPU ops"),
+        title=title or (TITLES if is_on_device else HOST_TITLES)[kind],
         text=(*words, *others_words(others, account), *(() if is_on_device else recording_words(trace))),
         where=line_words(trace, cause.file, cause.line),
         name=cause.name,
@@ -427,7 +428,7 @@ def _without_steps(trace: Trace) -> Verdict:
         text=(
             code(cut_name(top["name"])),
             Span(text=" takes "),
-            Span(text=f"{format_ratio(share)} of the ops' CPU time", style="strong"),
+            Span(text=f"{format_ratio(share)} of the self CPU time", style="strong"),
             Span(text=calls),
             *(
                 span

@@ -173,7 +173,8 @@ def _one_time(trace: Trace) -> str:
         return ""
     what = f", most of it {once_words(trace, once)}" if once.what else ""
     again = "record later steps too" if trace.steps.height else "record again, now that it is done"
-    return f"{format_ratio(once.ratio)} of the recorded time is work that is done once{what}; {again}."
+    share = format_ratio(once.ratio)
+    return f"For {share} of the recorded time the host does work that is done once{what}; {again}."
 
 
 def _stacks(trace: Trace) -> str:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps
 from torchprof_magic.facts.device.coverage import is_capture_alone, launches_of
 from torchprof_magic.facts.device.graph_work import graph_work, origins
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
 from torchprof_magic.facts.host.transitions import transitions_ns
-from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import (
     device_rows,
     in_category,
@@ -24,18 +23,17 @@ from torchprof_magic.facts.shared import (
     once_per_trace,
 )
 from torchprof_magic.facts.source.shown_files import call_as_shown
-from torchprof_magic.findings.verdict.accounts import Account, Cause, kernels_per_step, time_in_steps
+from torchprof_magic.findings.verdict.accounts import Account, Cause, counted_time, kernels_per_step
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio, short_file
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, GRAPH_LAUNCH
+from torchprof_magic.tables.ops.op_table import ops_table
 from torchprof_magic.tables.waiting.loaders import starved_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    import numpy.typing as npt
 
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
@@ -48,12 +46,14 @@ TITLES = {
     "communication": "Communication-bound",
     "data": "Data-bound",
     "waiting": "Waiting",
-    "dispatch": "Dispatch-bound",
+    "dispatch": "Bound by launching ops",
     "python": "Python-bound",
     "compile": "Compiling",
     "initialisation": "Initialisation",
     "optimizer": "Optimizer-bound",
 }
+# What they are called where no device was recorded.
+HOST_TITLES = TITLES | {"compute": "Bound by CPU ops", "dispatch": "Bound by calling short ops"}
 # If one launch call of a graph started this share of the device's work, it is named.
 MOSTLY_GRAPHS = 0.5
 # From this share of the steps on, the recording's own work beside them is told.
@@ -63,8 +63,14 @@ MAX_NAME = 64
 _NAMES = {
     "memory_traffic": "memory traffic",
     "compute": "computation",
+    "data": "loading data",
+    "waiting": "waiting in calls",
+    "initialisation": "work that is done once",
+    "allocation": "getting memory from the driver",
     "python": "Python",
-    "op dispatch": "op dispatch",
+    "op dispatch": "launching ops (op dispatch)",
+    "optimizer": "the optimizer",
+    "profiler": "the profiler",
     "compile": "compilation or graph capture",
     "idle": "sleeping or waiting",
     "missing": "work that is missing in the file",
@@ -241,7 +247,7 @@ def _workers(trace: Trace) -> tuple[Span, ...]:
 
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (
-        *_idle_for(account, cause, "for op dispatch: the host launches work piece by piece"),
+        *_idle_for(account, cause, "for op dispatch: the host launches work one op at a time"),
         _plain(f", {counted(kernels_per_step(trace), 'kernel')}{_each(account)}"),
         *_in(account, cause),
         *_longest(cause),
@@ -252,7 +258,7 @@ def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 def _longest(cause: Cause) -> tuple[Span, ...]:
     if not cause.longest_name or cause.longest_name == cause.name:
         return ()
-    return (_plain(f"; the longest gap, {format_ns(cause.longest_ns)}, is in "), _named(cause.longest_name))
+    return (_plain(f"; the longest wait, {format_ns(cause.longest_ns)}, is in "), _named(cause.longest_name))
 
 
 def _python(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -333,7 +339,7 @@ def _in_turn(
 
 @once_per_trace
 def top_operations(trace: Trace) -> list[tuple[str, float]]:
-    """Return the two ops with the most device time in the chosen steps and their shares of it; empty if none has half.
+    """Return the two ops with the most device time and their shares of it, as the tables have; empty if none has half.
 
     An op has the work that it launched itself. Without the ops of at least half of the work, the largest would mislead.
     """
@@ -344,7 +350,7 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
     op = np.append(nearest_marked(parent, depth, is_op), NO_PARENT)[np.append(parent, NO_PARENT)[call]]
     op = np.where(call >= 0, op, NO_PARENT)
-    ns = time_in_steps(trace, events["start_ns"].to_numpy()[work], events["dur_ns"].to_numpy()[work])
+    ns = counted_time(trace, events["start_ns"].to_numpy()[work], events["dur_ns"].to_numpy()[work])
     whole = max(int(ns.sum()), 1)
     if 2 * int(ns[op >= 0].sum()) < whole:
         return []
@@ -352,17 +358,15 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
 
 
 def top_kernels(trace: Trace) -> list[tuple[str, float]]:
-    """Return the two names with the most device time in the chosen steps and their shares, collectives left out."""
+    """Return the two names with the most device time and their shares, as the tables have; collectives left out."""
     row = device_rows(trace)
     is_comm = is_named(trace, COLLECTIVE_KERNEL)[row]
-    inside = time_in_steps(trace, *(trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns")))
+    inside = counted_time(trace, *(trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns")))
     whole = max(int(inside.sum()), 1)
     return [(name, ns / whole) for name, ns in _longest_names(trace, row[~is_comm], inside[~is_comm], most=2)]
 
 
-def _longest_names(
-    trace: Trace, row: IntArray, ns: IntArray | npt.NDArray[np.float64], *, most: int
-) -> list[tuple[str, float]]:
+def _longest_names(trace: Trace, row: IntArray, ns: IntArray, *, most: int) -> list[tuple[str, float]]:
     """Return the names of events that take the most time together, with that time; equal ones in the order of names."""
     used, first, of_name = np.unique(name_numbers(trace)[row], return_index=True, return_inverse=True)
     sums = np.bincount(of_name, weights=ns, minlength=len(used))
@@ -479,7 +483,7 @@ def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
                 _plain(": " if index == 0 else ", then "),
                 code(name),
                 _plain(
-                    f" takes {format_ratio(ratio)} of the ops' CPU time" if index == 0 else f" {format_ratio(ratio)}"
+                    f" takes {format_ratio(ratio)} of the self CPU time" if index == 0 else f" {format_ratio(ratio)}"
                 ),
             )
         ),
@@ -488,16 +492,10 @@ def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 
 
 def top_ops(trace: Trace) -> list[tuple[str, float]]:
-    """Return the three ops with the most self CPU time in the chosen steps, and their shares of that of all ops.
-
-    A call counts with the part of its self time that it has of its time in these steps.
-    """
-    ops = op_rows(trace)
-    inside = time_in_steps(trace, ops.start_ns, ops.dur_ns) / np.maximum(ops.dur_ns, 1)
-    is_op = in_category(trace, "cpu_op")[ops.row] & (inside > 0) & (ops.self_cpu_ns > 0)
-    ns = (ops.self_cpu_ns * inside)[is_op]
-    whole = max(float(ns.sum()), 1.0)
-    return [(name, each / whole) for name, each in _longest_names(trace, ops.row[is_op], ns, most=3)]
+    """Return the three ops with the most self CPU time and their shares of it, as the table of ops has."""
+    ops = ops_table(trace, counted_part(trace)).frame
+    own = ops.filter((ops["kind"] == "cpu_op") & (ops["self_cpu_ns"] > 0))
+    return own.sort("self_cpu_ns", "name", descending=[True, False]).select("name", "self_cpu_ratio").head(3).rows()
 
 
 def _optimizer_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:

@@ -207,7 +207,11 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
     else:
         missing = problem("run.two_pass_one_step") if is_one_step else problem("run.two_pass_no_details")
         if passes.is_auto:
-            missing = problem("run.auto_one_step") if is_one_step else problem("run.auto_no_details")
+            details = enumerated([word for word, _ in passes.asked])
+            flags = enumerated([flag for _, flag in passes.asked], "or")
+            missing = problem("run.auto_no_details", flags=flags)
+            if is_one_step:
+                missing = problem("run.auto_one_step", details=details, flags=flags)
         if passes.line_steps:
             numbers = trace.steps.filter(pl.col("cycle") == passes.times_cycle)["number"].to_list()
             missing = problem("run.auto_lines", times=_named(numbers), lines=_named(list(passes.line_steps)))

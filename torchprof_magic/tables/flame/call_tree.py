@@ -13,6 +13,7 @@ from torchprof_magic.facts.counted_steps import counted_part, strictly_counted
 from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_work import origins, replayed_calls
 from torchprof_magic.facts.device.idle_pieces import idle_pieces
+from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
@@ -32,6 +33,7 @@ from torchprof_magic.model.intervals import (
     NO_PARENT,
     IntArray,
     depth_of,
+    innermost_at,
     levels,
     merge_paths,
     rolled_up,
@@ -70,6 +72,8 @@ _WEIGHTS = (
     Weight(name="flops", title="FLOPs", unit="flop"),
     Weight(name="calls", title="Calls", unit="count"),
 )
+# The part of host time in which a thread only waits for autograd's threads, which have boxes of their own.
+AWAITS = "awaits_ns"
 ROOT_NAME = "all"
 BACKWARD_NAME = "backward"
 
@@ -100,14 +104,17 @@ def flame_tree(trace: Trace, part: TimeRange) -> Tree:
     that were allocated, and ``flops`` are those of ops with a formula. Boxes of lines, modules and frames have the
     phase of most of what ran in them. For all steps that count, host time is that of the steps alone, without what lies
     between two of them, such as the work of recording itself. An event counts as a call if any of it lies in the part;
-    the FLOPs of an op count where it begins.
+    the FLOPs of an op count where it begins. Where threads wait for those of autograd, ``awaits_ns`` is that part of
+    ``cpu``.
     """
     paths = _paths(trace)
     is_known = {"cpu_ns": True, "device_ns": trace.has_device, "idle_ns": trace.has_device, "calls": True}
     is_known |= {"bytes": trace.memory.height > 0, "flops": has_flops(trace)}
     weights = of_memory_steps(trace, tuple(weight for weight in _WEIGHTS if is_known[weight.name]))
-    known = {weight.name for weight in weights}
-    frame = _in_preorder(_summed(trace, paths, part, known), weights)
+    names = [weight.name for weight in weights]
+    if len(awaits_of_backward(trace).lane):
+        names.append(AWAITS)
+    frame = _in_preorder(_summed(trace, paths, part, names), names)
     return Tree(frame=frame, weights=weights, threads=_threads(trace, part), device=device_time(trace, part))
 
 
@@ -190,6 +197,13 @@ def _idle_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> Int
     row = np.append(host_nest(trace).row, NO_PARENT)[pieces.cause]
     _, idle_ns = part.cut(pieces.start_ns, pieces.end_ns - pieces.start_ns)
     return sum_by(boxes.around(trace, row), idle_ns, count)
+
+
+def _awaits_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
+    """Return for each of ``count`` boxes how much of its own time its thread waited for autograd's threads."""
+    lane, start, end = awaits_of_backward(trace)
+    box = innermost_at(boxes.lane, boxes.start_ns, boxes.dur_ns, lane, start, until_ns=end, parent=boxes.parent)
+    return sum_by(box, part.cut(start, end - start)[1], count)
 
 
 def _allocated_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
@@ -280,6 +294,7 @@ def _summed(trace: Trace, paths: _Paths, part: TimeRange, known: Container[str])
         "bytes": lambda: _allocated_in(trace, boxes, part, events),
         "flops": lambda: _flops_in(trace, boxes, part, events),
         "calls": lambda: _calls(trace, boxes, paths.device, part, events),
+        AWAITS: lambda: _awaits_in(trace, boxes, _of_steps(trace, part), events),
     }
 
     def total(name: str, values: Callable[[], IntArray]) -> IntArray:
@@ -316,10 +331,9 @@ def _main_phase(paths: _Paths, time_ns: IntArray, count: int) -> IntArray:
     return table.reshape(count, len(PHASES)).argmax(axis=1)
 
 
-def _in_preorder(frame: pl.DataFrame, weights: tuple[Weight, ...]) -> pl.DataFrame:
+def _in_preorder(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """Add totals and order the rows so that every box is followed by what is inside, widest first."""
     parent = frame["parent"].to_numpy()
-    names = [weight.name for weight in weights]
     totals = {name: rolled_up(frame[f"self_{name}"].to_numpy(), parent) for name in names}
     boxes = rolled_up(np.ones(len(parent), np.int64), parent)
     keys = [-totals[name] for name in reversed(names) if name in ("cpu_ns", "device_ns")]

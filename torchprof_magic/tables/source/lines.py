@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from torchprof_magic.facts.ops.calls import op_rows, ops_in
 from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
-from torchprof_magic.facts.source.line_times import line_times
+from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times
 from torchprof_magic.facts.source.places import call_tree, is_users_file, places_of, places_that_ran
 from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import BarPart, Column, Table
@@ -45,7 +46,8 @@ COLUMNS = (
         name="hits",
         title="Runs",
         unit="count",
-        definition="How often the line began. Where stacks were recorded at ops alone, how many ops it ran.",
+        definition="How often the line began. Where stacks were recorded at ops alone, that is not known: the column "
+        "is then called Ops, and tells how many ops the line ran.",
         is_minor=True,
         is_sum=True,
     ),
@@ -130,9 +132,12 @@ COLUMNS = (
     ),
     Column(
         name="bytes",
-        title="Memory kept",
+        title="Memory change",
         unit="bytes",
-        definition="Memory allocated minus freed while the line ran; null if memory was not recorded.",
+        definition="Memory that was allocated minus memory that was freed while the line ran, on the host and on all "
+        "devices. What one line allocates and another frees counts at both, so a line that frees what others allocated "
+        "is below 0, and a line can be above the peak. What is in use at a moment, and which line allocated it, is in "
+        "the Memory tab. Null if memory was not recorded.",
         has_bar=True,
         is_sum=True,
     ),
@@ -144,6 +149,16 @@ SCHEMA: dict[str, DType] = {
 }
 
 
+# The place of the runs where only the ops of lines are known.
+_OPS = Column(
+    name="hits",
+    title="Ops",
+    unit="count",
+    definition="How many ops the line ran, those inside other ops as well. How often the line itself ran is not known: "
+    "stacks were recorded at ops alone.",
+    is_minor=True,
+    is_sum=True,
+)
 # The function in the name of a frame: path(line): function.
 FUNCTION = r"\([0-9]+\): (.+)$"
 CPU_PARTS = ("own_cpu_ns", "backward_cpu_ns", "wait_ns")
@@ -156,9 +171,17 @@ def lines_table(trace: Trace, part: TimeRange) -> Table:
 
     A run counts if any of it lies in the part.
     """
+    table = lines_by_phase(trace, part)
+    return replace(table, frame=table.frame.select(SCHEMA.keys()))
+
+
+@once_for_the_whole
+def lines_by_phase(trace: Trace, part: TimeRange) -> Table:
+    """Return ``lines_table`` with the own time of each line by its phases, in the columns of ``OWN_PHASES``."""
     sites, runs = line_runs(trace)
     if len(runs.site) == 0:
-        return _table(trace, _with_times(trace, _by_op(trace, part), part))
+        table = _table(trace, _with_times(trace, _by_op(trace, part), part))
+        return replace(table, columns=tuple(_OPS if column.name == "hits" else column for column in table.columns))
     frame = _frame(trace, sites, shares_of(trace, runs, part))
     if sites is trace.sites:
         frame = frame.filter(pl.Series((sites["kind"] == "line").to_numpy()))
@@ -189,9 +212,10 @@ def _with_times(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFr
     """Return the lines with the host time that belongs to each."""
     times = line_times(trace, part).drop_nulls("file").with_columns(pl.col("line").cast(pl.Int32))
     joined = frame.join(times, on=["file", "line"], how="left", nulls_equal=True, maintain_order="left")
-    parts = pl.col("own_cpu_ns", "backward_cpu_ns", "wait_ns").fill_null(0)
+    parts = pl.col(*CPU_PARTS, *OWN_PHASES.values()).fill_null(0)
     summed = joined.with_columns(parts).with_columns(cpu_ns=pl.sum_horizontal(CPU_PARTS))
-    return summed.select(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items())
+    own = [pl.col(name).cast(pl.Int64) for name in OWN_PHASES.values()]
+    return summed.select(*(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items()), *own)
 
 
 def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:

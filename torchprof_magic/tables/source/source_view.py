@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.shared import device_rows, in_category, once_for_the_whole
 from torchprof_magic.facts.source.forward_of import forward_of_events
-from torchprof_magic.facts.source.line_times import line_times, moved_backward
+from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times, moved_backward
 from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.source.shown_files import files_as_shown
 from torchprof_magic.facts.source.step_places import functions_of_pieces
-from torchprof_magic.model.shapes import Column, Outline, Table, both_passes
+from torchprof_magic.model.shapes import BarPart, Column, Outline, Table
 from torchprof_magic.model.units import enumerated
-from torchprof_magic.tables.source.lines import COLUMNS, CPU_PARTS, FUNCTION, SCHEMA, lines_table
+from torchprof_magic.tables.source.lines import COLUMNS, CPU_PARTS, FUNCTION, SCHEMA, lines_by_phase
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -32,7 +33,14 @@ _BOTH_DEVICE = Column(
     "what belongs to none, add up to the work of all devices.",
     has_bar=True,
     is_sum=True,
-    parts=both_passes(*_DEVICE),
+    # What a line launches itself has the hue of the line, such as that of the optimizer.
+    parts=(BarPart(column="device_ns", phase=""), BarPart(column="backward_device_ns", phase="backward")),
+)
+# The parts of the host's bar, in the order of the phases in all pictures.
+_CPU_BAR = tuple(
+    BarPart(column={"backward": "backward_cpu_ns", "waiting": "wait_ns", **OWN_PHASES}[phase], phase=phase)
+    for phase in PHASES
+    if phase != "idle"
 )
 _TITLES = {"device_ns": "Forward device"}
 # A remark names so many lines.
@@ -51,7 +59,7 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     Functions that are known from recorded stacks alone are sorted by their time. Columns without any number or text,
     and the file where there is only one, are absent.
     """
-    table = lines_table(trace, part)
+    table = lines_by_phase(trace, part)
     if table.frame.height == 0:
         return table
     is_watched = bool((trace.sites["kind"] == "line").any())
@@ -106,8 +114,9 @@ def _lines_in_words(trace: Trace, file: str, places: list[tuple[str, int]]) -> s
 
 def _rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
     """Return a row with what belongs to no line, so that the rows add up to the steps; none if nothing is left."""
-    whole = line_times(trace, part).select(CPU_PARTS).sum().row(0)
-    rest = {name: ns - frame[name].sum() for name, ns in zip(CPU_PARTS, whole, strict=True)}
+    names = (*CPU_PARTS, *OWN_PHASES.values())
+    whole = line_times(trace, part).select(names).sum().row(0)
+    rest = {name: ns - frame[name].sum() for name, ns in zip(names, whole, strict=True)}
     work = device_rows(trace)
     _, work_ns = part.cut(*(trace.events[name].to_numpy()[work] for name in ("start_ns", "dur_ns")))
     is_backward = forward_of_events(trace)[work] >= 0
@@ -117,7 +126,7 @@ def _rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
         inside = trace.memory.filter(pl.Series(part.holds(trace.memory["time_ns"].to_numpy())))
         rest["bytes"] = int(inside["delta_bytes"].sum()) - int(frame["bytes"].sum())
     row = {"source": OUTSIDE, "phase": "", "cpu_ns": sum(rest[name] for name in CPU_PARTS), **rest}
-    return pl.DataFrame([row] if any(rest.values()) else [], {name: SCHEMA[name] for name in row})
+    return pl.DataFrame([row] if any(rest.values()) else [], {name: SCHEMA.get(name, pl.Int64) for name in row})
 
 
 def _with_columns(table: Table, frame: pl.DataFrame) -> Table:
@@ -126,9 +135,13 @@ def _with_columns(table: Table, frame: pl.DataFrame) -> Table:
     for column in table.columns:
         if column.name == "device_ns":
             columns.append(_BOTH_DEVICE)
+        parts = column.parts
+        if column.name == "cpu_ns":
+            parts = tuple(each for each in _CPU_BAR if each.column in CPU_PARTS or _says_something(frame[each.column]))
         title = _TITLES.get(column.name, column.title)
         is_half = column.name in _DEVICE
-        columns.append(replace(column, title=title, has_bar=False, is_minor=True) if is_half else column)
+        shown = replace(column, title=title, has_bar=False, is_minor=True) if is_half else column
+        columns.append(replace(shown, parts=parts))
     is_single = frame["file"].drop_nulls().n_unique() <= 1
     # What has no file or no text is named after its line.
     has_text = bool((frame["source"] != OUTSIDE).any()) and bool((frame["source"].fill_null("") != "").any())

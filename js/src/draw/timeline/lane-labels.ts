@@ -4,7 +4,7 @@ import { cssColor } from "../../base/color";
 import { formatRatio } from "../../base/format";
 import { measureRangeText } from "../../base/measure";
 import type { LaneBand } from "../../layout/lane-bands";
-import { coveredIn } from "../../layout/slice-index";
+import { busyRatio } from "../../layout/waits";
 import type { SliceLane } from "../../wire/header";
 import { AXIS_PX, type Brush, fitted, LABEL_PX, restoreBoxFont } from "./scene";
 
@@ -42,8 +42,7 @@ function secondLine(brush: Brush, lane: number, kind: SliceLane["kind"]): string
 }
 
 function busyText({ scene }: Brush, lane: number): string {
-  const row = scene.busyOf(lane);
   const { start, end } = scene.scale.span;
-  const busy = row === null ? 0 : coveredIn(scene.base, row, start, end);
-  return `${formatRatio(busy / Math.max(1, end - start))} busy`;
+  const ratio = busyRatio(scene.base, scene.busyOf(lane), scene.waitsOf(lane), start, end);
+  return `${formatRatio(ratio)} busy`;
 }

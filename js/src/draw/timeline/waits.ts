@@ -11,7 +11,7 @@ import { type Brush, fitted, restoreBoxFont, TEXT_PX, type TimelineScene, xOf } 
 
 const HATCH_PX = 6;
 // What Python calls the cause of waits in which the device may have done what is not in the file.
-const MISSING = "events missing";
+const MISSING = "missing events";
 
 function hatch(
   brush: Brush,

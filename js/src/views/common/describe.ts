@@ -52,6 +52,11 @@ export function isLine({ name }: ColumnHeader): boolean {
   return name.endsWith("line");
 }
 
+/** Whether the texts of a column are paths of files, whose end says most. */
+export function isFile({ name, unit }: ColumnHeader): boolean {
+  return name.endsWith("file") && unit === "text";
+}
+
 /** "3 calls", "1 call". */
 function counted({ title }: ColumnHeader, text: string): string {
   const noun = title.toLowerCase();

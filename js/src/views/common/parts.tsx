@@ -130,6 +130,17 @@ export function Digits({ text, decimals }: DigitsProps) {
   return <span data-tp-tail={tail === "" ? undefined : tail}>{text}</span>;
 }
 
+/** A path of which the folders are cut first, where there is no room. */
+export function Path({ path }: { readonly path: string }) {
+  const at = Math.max(path.lastIndexOf("/"), path.lastIndexOf("\\")) + 1;
+  return (
+    <>
+      <bdi class="tp-path-folders">{path.slice(0, at)}</bdi>
+      <bdi class="tp-path-file">{path.slice(at)}</bdi>
+    </>
+  );
+}
+
 /** A ratio as a length in CSS, kept within 0–100 %. */
 export function percent(ratio: number): string {
   return `${(Math.min(1, Math.max(0, ratio)) * 100).toFixed(3)}%`;

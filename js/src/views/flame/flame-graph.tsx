@@ -5,9 +5,10 @@ import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { FlameOptions } from "../../base/flame-options";
 import { formatRatio, formatValue, plural } from "../../base/format";
-import { displayName, shortenName } from "../../base/names";
+import { CODE_CHAR_PX, displayName, shortenName } from "../../base/names";
 import { phaseColor, phases } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
+import { fitCrumbs } from "../../layout/crumbs";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
 import { hottestPath, pathTo } from "../../layout/flame-tree";
 import { type Frame, wordAt } from "../../wire/frame";
@@ -16,6 +17,7 @@ import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { Legend, MatchSteps, SearchBox, Segmented, Sentence, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
+import { useWidth } from "../common/use-width";
 import { Stage, useStage } from "../graph/stage";
 import { FlameCanvas } from "./flame-canvas";
 import { actOnFlameKey } from "./flame-keys";
@@ -32,6 +34,10 @@ import { FlameMoves } from "./flame-moves";
 import { FlameTable } from "./flame-table";
 
 const CRUMB_CHARS = 40;
+// What stands beside the path, and the margins.
+const CRUMB_TOTAL_PX = 202;
+// The mark before the outer boxes, and the margins.
+const OUTER_CHARS = 6;
 
 interface GraphProps {
   readonly report: ReportContext;
@@ -224,7 +230,7 @@ const HOT_NAMES = 2;
 function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
   const { model } = moves;
   const { total } = moves.extent;
-  const path = hottestPath(model.tree, total);
+  const path = hottestPath(model.tree, total, weight.name === "cpu_ns" ? model.awaits : null);
   const last = path.at(-1) ?? 0;
   if (last === 0 || model.runs !== null) return null;
   const names = path.slice(1).map((row) => displayName(wordAt(model.names, row)));
@@ -249,15 +255,23 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
 
 /** The boxes around the first that branches, as one row that opens. */
 function Outer({ moves }: MovesProps) {
+  const path = pathTo(moves.model.tree, moves.firstTop).slice(0, -1);
+  return path.length === 0 ? null : <OuterRow moves={moves} path={path} />;
+}
+
+function OuterRow({ moves, path }: MovesProps & { readonly path: readonly number[] }) {
   const { model, state } = moves;
-  const path = pathTo(model.tree, moves.firstTop).slice(0, -1);
-  if (path.length === 0) return null;
+  const { ref, width } = useWidth<HTMLButtonElement>();
   const whole = path.map((row) => displayName(wordAt(model.names, row)));
-  const names = whole.map((name) => shortenName(name, 28));
-  const text = names.length > 4 ? [...names.slice(0, 2), "…", names.at(-1)] : names;
+  const count = plural(path.length, "outer box");
+  const { hidden, texts } = fitCrumbs(
+    whole,
+    Math.floor(width / CODE_CHAR_PX) - count.length - OUTER_CHARS,
+  );
   return (
     <Button
       class="tp-outer"
+      ref={ref}
       title={whole.join(" › ")}
       aria-expanded={state.showsOuter.value}
       data-tp-outer={path.length}
@@ -265,8 +279,8 @@ function Outer({ moves }: MovesProps) {
         state.showsOuter.value = !state.showsOuter.value;
       }}
     >
-      <span aria-hidden="true">{state.showsOuter.value ? "▾" : "▸"}</span>{" "}
-      {plural(path.length, "outer box")}: <bdi class="tp-code">{text.join(" › ")}</bdi>
+      <span aria-hidden="true">{state.showsOuter.value ? "▾" : "▸"}</span> {count}:{" "}
+      <bdi class="tp-code">{(hidden > 0 ? ["…", ...texts] : texts).join(" › ")}</bdi>
     </Button>
   );
 }
@@ -274,21 +288,34 @@ function Outer({ moves }: MovesProps) {
 /** The path from the root to the focused box, its end in sight; a click zooms out to a box on it. */
 function Crumbs({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
   const { model, state } = moves;
+  const { ref, width } = useWidth<HTMLElement>();
   const path = pathTo(model.tree, state.place.value.focus);
-  const last = path.length - 1;
-  const focus = path[last] ?? 0;
+  const names = path.map((row) => displayName(wordAt(model.names, row)));
+  const { hidden, texts } = fitCrumbs(names, Math.floor((width - CRUMB_TOTAL_PX) / CODE_CHAR_PX));
+  const focus = path.at(-1) ?? 0;
   return (
-    <nav class="tp-crumbs" aria-label="Path to the focused box">
+    <nav class="tp-crumbs" aria-label="Path to the focused box" ref={ref}>
       <div class="tp-crumb-list">
-        {path.map((row, index) => (
+        {hidden > 0 && (
+          <span class="tp-crumb">
+            <Button
+              title={names.slice(0, hidden).join(" › ")}
+              aria-label={`${plural(hidden, "outer box")}, up to ${names[hidden - 1]}`}
+              onClick={() => moves.focus(path[hidden - 1] ?? 0)}
+            >
+              …
+            </Button>
+          </span>
+        )}
+        {path.slice(hidden).map((row, index) => (
           <span key={row} class="tp-crumb">
-            {index > 0 && <span aria-hidden="true">›</span>}
+            {hidden + index > 0 && <span aria-hidden="true">›</span>}
             <Button
               title={wordAt(model.names, row)}
-              aria-current={index === last ? "location" : undefined}
+              aria-current={row === focus ? "location" : undefined}
               onClick={() => moves.focus(row)}
             >
-              <bdi>{shortenName(displayName(wordAt(model.names, row)), CRUMB_CHARS)}</bdi>
+              <bdi>{texts[index]}</bdi>
             </Button>
           </span>
         ))}

@@ -19,6 +19,9 @@ import {
 import type { DeviceTime, HostThread, WeightHeader } from "../../wire/header";
 import { describeDevice } from "../common/describe";
 
+/** What the columns are called that hold `awaits`, after `self_` and `total_`. */
+export const AWAITS = "awaits_ns";
+
 export interface FlameModel {
   readonly frame: Frame;
   readonly tree: FlameTree;
@@ -27,6 +30,8 @@ export interface FlameModel {
   readonly titles: readonly string[];
   /** Over all recorded steps. */
   readonly calls: Numbers | null;
+  /** The part of each box's host time in which its thread only waits for those of autograd; null where none does. */
+  readonly awaits: Numbers | null;
   readonly phases: TextColumn;
   readonly kinds: TextColumn;
   readonly weights: readonly WeightHeader[];
@@ -60,6 +65,7 @@ function createFlameModel(
   const tree = buildTree(numbersOf(frame, "parent"));
   const names = textOf(frame, "name");
   const calls = frame.columns.get("self_calls");
+  const awaits = frame.columns.get(`total_${AWAITS}`);
   const isChange = frame.columns.has("total_before_ns");
   return {
     frame,
@@ -67,6 +73,7 @@ function createFlameModel(
     names,
     titles: names.words.map((name) => displayName(titleOf(name))),
     calls: calls?.kind === "number" ? calls.values : null,
+    awaits: awaits?.kind === "number" ? awaits.values : null,
     phases: textOf(frame, "phase"),
     kinds: textOf(frame, "kind"),
     weights,

@@ -14,6 +14,7 @@ import { Groupings } from "../common/groupings";
 import { Segmented, Sentence, Tools } from "../common/parts";
 import { TimelineView } from "../timeline/timeline";
 import { FlameGraph } from "./flame-graph";
+import { AWAITS } from "./flame-model";
 
 /** What the shape is called that shows the timeline instead of a tree. */
 export const IN_TIME = "time";
@@ -141,7 +142,10 @@ function turnerTo(shape: FlameShape) {
       changes: FlameOptions["changes"],
     ) => {
       const options = { name, shape, foldsLibraries, collapsesRecursion, changes };
-      const names = weights.map((weight) => weight.name);
+      const names = [
+        ...weights.map((weight) => weight.name),
+        ...(frame.columns.has(`total_${AWAITS}`) ? [AWAITS] : []),
+      ];
       return transformFlame(frame, names, options);
     },
   );

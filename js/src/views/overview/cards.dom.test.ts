@@ -39,6 +39,13 @@ describe("what to change", () => {
     expect(find(document.body, ".tp-card-code").textContent).toBe("x=1");
   });
 
+  it("has changed lines in place of the code, where they are all of the change", async () => {
+    const changes = [{ line: 2, before: "f(a)", after: "f(a, x=1)" }];
+    const [whole, part] = await textsOf({ changes, is_whole: true }, { changes });
+    expect(whole).toContain("1Do less in line 32 −f(a)2 +f(a, x=1)It takes");
+    expect(part).toContain("2Do less: x=1, or not in line 32 −f(a)2 +f(a, x=1)It takes");
+  });
+
   it("says bytes where no time is known, and of a guess that nothing is", async () => {
     const texts = await textsOf(
       { saving_ns: null, saving_bytes: 2 ** 20, certainty: "estimated", level: 2 },
@@ -46,6 +53,13 @@ describe("what to change", () => {
     );
     expect(texts[0]).toContain("1 MiBestimated ●●○");
     expect(texts[1]).toContain("not knownguess ●○○");
+  });
+
+  it("says what was measured here, and that it may be nothing", async () => {
+    const here = { certainty: "measured here", level: 3 };
+    const texts = await textsOf({ ...here, saving_ns: 2e6 }, { ...here, saving_ns: 0 });
+    expect(texts[0]).toContain("2 msmeasured here ●●●");
+    expect(texts[1]).toContain("nothingmeasured here ●●●");
   });
 
   it("says that memory which grows is saved with each step, and that its line allocates it", async () => {

@@ -6,6 +6,7 @@ import type { Card } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { Marked } from "../common/parts";
+import { LineDiff } from "./line-diff";
 import { TryCard } from "./try-card";
 
 /** A card with its number, by which `try_advice` knows it. */
@@ -50,9 +51,10 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
             <span class="tp-card-number">{number}</span>
             <div>
               <Marked text={card.title} />
-              {card.fix !== "" && ": "}
-              <Marked text={card.fix} />
+              {fixOf(card) !== "" && ": "}
+              <Marked text={fixOf(card)} />
               {card.place !== "" && <Place report={report} card={card} />}
+              <LineDiff changes={card.changes} />
               <p class="tp-aside">
                 <Marked text={card.evidence} />
               </p>
@@ -67,13 +69,15 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
 
 /** The change of a line, below it: what to write instead, and why. */
 export function Change({ report, card, number }: NumberedCard & WithReport) {
+  const fix = card.is_whole ? "" : card.fix || card.title;
   return (
     <li class="tp-card tp-line-change">
       <span class="tp-card-number">{number}</span>
       <div>
-        <Marked text={card.fix || card.title} />
+        <LineDiff changes={card.changes} />
+        <Marked text={fix} />
         <p>
-          <Marked text={card.fix === "" ? "" : `${card.title}. `} />
+          <Marked text={fix === card.title ? "" : `${card.title}. `} />
           <span class="tp-aside">
             <Marked text={card.evidence} />
           </span>
@@ -82,6 +86,11 @@ export function Change({ report, card, number }: NumberedCard & WithReport) {
       <Saving report={report} card={card} number={number} />
     </li>
   );
+}
+
+/** What to write instead, where the changed lines do not say all of it. */
+function fixOf({ fix, is_whole }: Card): string {
+  return is_whole ? "" : fix;
 }
 
 interface WithReport {
@@ -102,7 +111,8 @@ function Saving({ report, card, number }: NumberedCard & WithReport) {
 
 function savingOf({ saving_ns: time, saving_bytes: memory, certainty, per }: Card): string {
   // A wait or a time that was recorded is the most that can be saved.
-  if (time !== null) return `${certainty === "measured here" ? "" : "up to "}${formatNs(time)}`;
+  if (time !== null && certainty === "measured here") return time > 0 ? formatNs(time) : "nothing";
+  if (time !== null) return `up to ${formatNs(time)}`;
   if (memory !== null) return `${formatBytes(memory)}${per}`;
   return certainty === "guess" ? "not known" : "";
 }

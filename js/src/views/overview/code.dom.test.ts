@@ -97,6 +97,34 @@ describe("the code on the overview", () => {
     expect(textsOf(root, ".tp-cards .tp-card-number")).toEqual(["1"]);
   });
 
+  it("shows advice at its line as the change of that line, or of the line that makes what it names", async () => {
+    const changes = [{ line: 3, before: "h = f(h)  # ü", after: "h = f(h, fused=True)  # ü" }];
+    const part = { ...CARD, changes };
+    const root = await show({ cards: [{ ...part, is_whole: true }, part] });
+    expect(textsOf(root, ".tp-diff > *").slice(0, 4)).toEqual([
+      "3 −",
+      "h = f(h)  # ü",
+      "3 +",
+      "h = f(h, fused=True)  # ü",
+    ]);
+    expect(textsOf(root, ".tp-diff del")[0]).toBe("h = f(h)  # ü");
+    expect(textsOf(root, ".tp-diff ins strong")[0]).toBe(", fused=True");
+    // What the lines do not say of the change stays.
+    expect(textsOf(root, ".tp-line-change > div > .tp-card-code")).toEqual(["x=1"]);
+    expect(textsOf(root, ".tp-line-change p")).toEqual(
+      Array(2).fill("Do less. It takes 2\u00a0ms."),
+    );
+  });
+
+  it("shows lines with markup as text", async () => {
+    const [text] = HOSTILE;
+    const changes = [{ line: 3, before: text, after: `${text}, x=1` }];
+    const root = await show({ cards: [{ ...CARD, changes, is_whole: true }] });
+    expect(textsOf(root, ".tp-diff del")).toEqual([text]);
+    expect(textsOf(root, ".tp-diff ins")).toEqual([`${text}, x=1`]);
+    expect(root.querySelector("img")).toBeNull();
+  });
+
   it("leads from a line to its row in the view of the source", async () => {
     const root = await show();
     [...root.querySelectorAll<HTMLElement>(".tp-line-text")][2]?.click();
@@ -120,6 +148,19 @@ describe("the code on the overview", () => {
     expect(rows[0]).toBe("    h = layer(h)In [4]:3");
     expect(rows[1]).toBe(`${HOSTILE[0]}a.py:7`);
     expect(rows.at(-1)).toBe("outside");
+  });
+
+  it("cuts the folders of a path before the name of the file", async () => {
+    const lines = encodeFrame([
+      ["file", ["qwen2/modeling_qwen2.py"]],
+      ["line", Float64Array.of(150)],
+      ["source", [HOSTILE[0]]],
+      ["cpu_ns", Float64Array.of(4e6)],
+    ]);
+    const root = await show({ lines, source: { sort_by: "cpu_ns" } });
+    expect(textsOf(root, ".tp-path-folders")).toEqual(["qwen2/"]);
+    expect(textsOf(root, ".tp-path-file")).toEqual(["modeling_qwen2.py"]);
+    expect(find(root, ".tp-line-text").title).toContain("qwen2/modeling_qwen2.py:150");
   });
 
   it("has the functions that its lines call below them, with their places", async () => {

@@ -11,7 +11,7 @@ import type { FactsHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import { cellLine, goToCellLine } from "../common/cell-line";
 import type { ReportContext, TableProps } from "../common/context";
-import { Digits } from "../common/parts";
+import { Digits, Path } from "../common/parts";
 import { useRanged } from "../common/ranged";
 import { type GridColumn, gridColumns, hueColumn } from "../table/grid-columns";
 import { BarCell } from "../table/grid-row";
@@ -186,7 +186,7 @@ function LineRow({ code, row, head }: LineProps) {
             <bdi class="tp-code tp-verbatim">{text}</bdi>
             {isPlaced && !Number.isNaN(line) && (
               <span class="tp-line-place">
-                <span>{stringAt(frame, "file", row)}</span>:{line}
+                <Path path={stringAt(frame, "file", row)} />:{line}
               </span>
             )}
           </Button>

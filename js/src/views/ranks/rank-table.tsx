@@ -1,11 +1,11 @@
 /** The table of the ranks: the bar of each, and the numbers beside it. */
 
-import { formatCount, formatNs } from "../../base/format";
+import { decimalsIn, formatCount, formatNs } from "../../base/format";
 import { phaseColor, type Theme } from "../../base/palette";
 import { type Frame, numberAt } from "../../wire/frame";
 import type { ColumnHeader, RankBarsHeader } from "../../wire/header";
 import { Button } from "../common/button";
-import { percent } from "../common/parts";
+import { Digits, percent } from "../common/parts";
 
 /** The rows of the table, and what can be done with them. */
 export interface RankList {
@@ -84,7 +84,7 @@ function Head({ list }: TableProps) {
 }
 
 function Row({ list, row }: RowProps) {
-  const { frame, bars, columns, look, chosen, canOpen } = list;
+  const { frame, bars, columns, chosen, canOpen } = list;
   const rank = numberAt(frame, bars.number, row);
   const isLate = numberAt(frame, bars.late, row) === 1;
   return (
@@ -113,7 +113,7 @@ function Row({ list, row }: RowProps) {
       </td>
       {columns.map((column, at) => (
         <td key={column.name} class={minorClass(at, columns.length)}>
-          {cell(column, numberAt(frame, column.name, row), look.format)}
+          <Digits text={textAt(list, column, row)} decimals={decimalsOf(list, column)} />
         </td>
       ))}
       {canOpen && (
@@ -193,8 +193,14 @@ function minorClass(at: number, count: number): string {
   return at === count - 1 ? "" : at < count - 2 ? "tp-rank-minor" : "tp-rank-number";
 }
 
-function cell(column: ColumnHeader, value: number, format: (value: number) => string): string {
-  return column.unit === "ns" ? format(value) : formatCount(value);
+function textAt({ frame, look }: RankList, { name, unit }: ColumnHeader, row: number): string {
+  const value = numberAt(frame, name, row);
+  return unit === "ns" ? look.format(value) : formatCount(value);
+}
+
+/** The decimals of a column, at whose point its 0 stands, too. */
+function decimalsOf({ look, longest }: RankList, { unit }: ColumnHeader): number {
+  return unit === "ns" ? decimalsIn(look.format(longest)) : 0;
 }
 
 /** How a part of a bar is filled. Waiting is hatched, in every view. */

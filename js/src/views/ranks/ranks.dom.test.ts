@@ -22,10 +22,12 @@ const COLUMNS = [
   columnHeader("rank", "count", { title: "Rank" }),
   columnHeader("step_ns", "ns", { title: "Step" }),
   columnHeader("compute_ns", "ns", { title: "Compute" }),
+  columnHeader("caused_wait_ns", "ns", { title: "Others wait" }),
 ];
 
-/** Ranks 0, 1 and 2 of 10, 20 and 15 ms; rank 1 waits 5 ms for rank 2, which is late. */
-function host(): FakeHost {
+/** Ranks 0, 1 and 2 of 10, 20 and 15 ms, and as many `more` between; rank 1 waits 5 ms for the last, which is late. */
+function host(more = 0): FakeHost {
+  const between = (value: number) => Array<number>(more).fill(value);
   const parts = [
     { column: "compute_ns", title: "compute", look: "forward" },
     { column: "idle_ns", title: "GPU waits", look: "idle" },
@@ -35,7 +37,7 @@ function host(): FakeHost {
     total: "step_ns",
     late: "is_late",
     parts,
-    beside: ["step_ns", "compute_ns"],
+    beside: ["step_ns", "compute_ns", "caused_wait_ns"],
     waits: "waits",
     cards: [
       {
@@ -53,6 +55,8 @@ function host(): FakeHost {
         at: " in",
         per: "",
         can_try: false,
+        changes: [],
+        is_whole: false,
       },
     ],
   };
@@ -62,13 +66,13 @@ function host(): FakeHost {
   ];
   const packed = packViews(views, [
     encodeFrame([
-      ["rank", Int32Array.of(0, 1, 2)],
-      ["step_ns", Float64Array.of(10e6, 20e6, 15e6)],
-      ["compute_ns", Float64Array.of(4e6, 5e6, 6e6)],
-      ["idle_ns", Float64Array.of(6e6, 15e6, 9e6)],
-      ["caused_wait_ns", Float64Array.of(0, 0, 5e6)],
-      ["is_late", Int32Array.of(0, 0, 1)],
-      ["steps", Int32Array.of(3, 3, 3)],
+      ["rank", Int32Array.from({ length: 3 + more }, (_, rank) => rank)],
+      ["step_ns", Float64Array.of(10e6, 20e6, ...between(10e6), 15e6)],
+      ["compute_ns", Float64Array.of(4e6, 5e6, ...between(4e6), 6e6)],
+      ["idle_ns", Float64Array.of(6e6, 15e6, ...between(6e6), 9e6)],
+      ["caused_wait_ns", Float64Array.of(0, 0, ...between(0), 5e6)],
+      ["is_late", Int32Array.of(0, 0, ...between(0), 1)],
+      ["steps", Int32Array.of(3, 3, ...between(3), 3)],
     ]),
     encodeFrame([
       ["number", Int32Array.of(1, 1, 1)],
@@ -107,6 +111,21 @@ describe("the ranks of a job", () => {
     );
   });
 
+  it("have numbers with their points below one another, also that of a 0", async () => {
+    const { root } = await show();
+    const last = [0, 2].map((rank) => {
+      const number = [...find(root, `[data-tp-rank="${rank}"]`).querySelectorAll("td")][3];
+      return [
+        number?.textContent,
+        number?.querySelector("[data-tp-tail]")?.getAttribute("data-tp-tail"),
+      ];
+    });
+    expect(last).toEqual([
+      ["0", ".00"],
+      ["5.00", undefined],
+    ]);
+  });
+
   it("stand by rank, by step time, or by what others wait for them", async () => {
     const { root } = await show();
     const buttons = root.querySelectorAll<HTMLElement>(".tp-segmented button");
@@ -117,6 +136,13 @@ describe("the ranks of a job", () => {
     buttons[2]?.click();
     await settle();
     expect(order(root)[0]).toBe("2");
+  });
+
+  it("begin with the late one where it would be far down by its number", async () => {
+    const { root } = await show(host(100));
+    expect(order(root)[0]).toBe("102");
+    const pressed = root.querySelector(".tp-segmented [aria-pressed=true]");
+    expect(pressed?.textContent).toBe("Most waited for");
   });
 
   it("say what to change, with the line and the saving", async () => {

@@ -15,6 +15,7 @@ import { Waits } from "./waits";
 
 // More are shown on request: a page of a thousand rows is slow, and says little.
 const MOST_ROWS = 64;
+const ROWS_IN_SIGHT = 16;
 const ORDERS = [
   { name: "number", title: "By rank" },
   { name: "total", title: "By step time" },
@@ -25,7 +26,7 @@ type Props = TableProps & { readonly bars: RankBarsHeader };
 
 export function RanksView(props: Props) {
   const { report, frame, bars } = props;
-  const order = useSignal("number");
+  const order = useSignal(firstOrder(frame, bars));
   const showsAll = useSignal(false);
   const opening = useSignal("");
   const sorted = sortedRows(frame, bars, order.value);
@@ -70,6 +71,12 @@ export function RanksView(props: Props) {
       </div>
     </div>
   );
+}
+
+/** By rank, where that shows the late one without scrolling. */
+function firstOrder(frame: Frame, bars: RankBarsHeader): string {
+  const late = rowsOf(frame).findIndex((row) => numberAt(frame, bars.late, row) === 1);
+  return late < ROWS_IN_SIGHT ? "number" : "caused_wait_ns";
 }
 
 function sortedRows(frame: Frame, bars: RankBarsHeader, order: string): readonly number[] {

@@ -137,7 +137,7 @@ function Item({ report, item }: { readonly report: ReportContext; readonly item:
       <span class={item.isCode ? "tp-item-name tp-code" : "tp-item-name"}>
         <bdi>{item.name}</bdi>
       </span>
-      <span class="tp-item-facts">{facts}</span>
+      {facts !== "" && <span class="tp-item-facts">{facts}</span>}
     </span>
   );
 }

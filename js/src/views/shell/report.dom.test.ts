@@ -31,6 +31,8 @@ const CARD = {
   spot: "",
   per: "",
   can_try: false,
+  changes: [],
+  is_whole: false,
   view: "",
 };
 let mounts = 0;

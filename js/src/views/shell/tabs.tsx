@@ -132,7 +132,9 @@ function Tab({ report, view, shown }: TabProps) {
       onClick={() => showView(report.store, view.name)}
       onKey={(event) => moveTab(event, report, shown)}
     >
-      {view.title}
+      <span class="tp-tab-title" data-tp-title={view.title}>
+        {view.title}
+      </span>
       {view.count !== null && <span class="tp-count">{formatCount(view.count)}</span>}
     </Button>
   );

@@ -47,6 +47,28 @@ describe("the names of a table", () => {
     expect(namesOf(26, 16)[0]).toBe("convolution_backward");
   });
 
+  it("keep the end of the path of a file", () => {
+    const header = columnHeader("file", "text", { title: "File" });
+    const words = ["qwen2/modeling_qwen2.py"];
+    const cells = { kind: "text" as const, words, keys: Int32Array.of(0) };
+    const view = tableHeader("source", { columns: [header, columnHeader("source", "code")] });
+    const frame: Frame = { rows: 1, columns: new Map([["file", cells]]) };
+    const [column] = gridColumns(view, frame);
+    if (column === undefined) throw new Error("no column");
+    const cut = (chars: number) =>
+      cutNames(new Map([["file", 20 + chars * CODE_CHAR_PX + 1]]), (name) => name).text(
+        column,
+        0,
+        -1,
+      );
+    expect(isCut(column)).toBe(true);
+    expect([cut(23), cut(20), cut(15)]).toEqual([
+      "qwen2/modeling_qwen2.py",
+      "…modeling_qwen2.py",
+      "modeling…2.py",
+    ]);
+  });
+
   it("are not those of source code", () => {
     expect([isCut(columnOf()), isCut(columnOf(true))]).toEqual([true, false]);
   });

@@ -4,11 +4,15 @@ import { useSignal } from "@preact/signals";
 import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo } from "preact/hooks";
 import { CODE_CHAR_PX, shortenAll } from "../../base/names";
+import type { ColumnHeader } from "../../wire/header";
+import { isFile } from "../common/describe";
 import type { GridColumn } from "./grid-columns";
 
 // Until the column has a width.
 const NAME_CHARS = 72;
 const CELL_PAD_PX = 20;
+// Letters of paths, which are not in the font of code, can be wider than usual ones.
+const WIDE_CHARS = 1.1;
 // The dot of the phase, and the button that opens a row.
 const DOT_PX = 18;
 const FOLD_PX = 22;
@@ -22,9 +26,10 @@ export interface CutNames {
   text(column: GridColumn, row: number, indentPx: number, tagPx?: number): string;
 }
 
-/** Whether the names of a column are cut in their middle; source code is not. */
+/** Whether names of a column are cut so that their end stays, as those of files; source code is not. */
 export function isCut({ header, cells }: GridColumn): boolean {
-  return header.unit === "code" && !header.is_verbatim && cells.kind === "text";
+  const isName = header.unit === "code" || isFile(header);
+  return isName && !header.is_verbatim && cells.kind === "text";
 }
 
 /** Measures the columns whenever they or the table change their width. */
@@ -81,7 +86,7 @@ export function cutNames(
       px === undefined ? NAME_CHARS : Math.floor((px - CELL_PAD_PX - extraPx) / CODE_CHAR_PX);
     const key = `${header.name} ${room}`;
     const words = cells.kind === "text" ? cells.words : [];
-    const made = kept.get(key) ?? shortenAll(words.map(titleOf), Math.max(room, 2));
+    const made = kept.get(key) ?? shortenedIn(header, words.map(titleOf), room);
     kept.set(key, made);
     return made;
   };
@@ -91,4 +96,10 @@ export function cutNames(
         ? (cut(column, indentPx, tagPx)[column.cells.keys[row] ?? -1] ?? "")
         : "",
   };
+}
+
+function shortenedIn(header: ColumnHeader, names: readonly string[], room: number) {
+  if (!isFile(header)) return shortenAll(names, Math.max(room, 2));
+  const cut = shortenAll(names, Math.max(Math.floor(room / WIDE_CHARS), 2));
+  return names.map((name, at) => (name.length <= room ? name : (cut[at] ?? name)));
 }

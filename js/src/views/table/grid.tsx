@@ -74,7 +74,7 @@ function GridTools(props: PartProps) {
           }}
         />
       )}
-      <span class="tp-tools-note" role="status">
+      <span class="tp-tools-note" role="status" title={countText(props)}>
         {countText(props)}
       </span>
       <GridMenu {...props} />

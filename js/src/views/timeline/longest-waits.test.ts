@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { SLICES_VIEW, type Slice, sliceFrame } from "../../../test/timeline-slices";
 import { longestWaits, waitingDevice } from "./longest-waits";
 import { createTimelineModel } from "./timeline-model";
-import { waitWords } from "./timeline-words";
+import { detailsOf, waitWords } from "./timeline-words";
 
 // As Python counts: a gap begins, another cause begins in it, or one that was before goes on.
 const GAP = 2;
@@ -26,8 +26,8 @@ const MODEL = createTimelineModel(
     { lane: 0, start: 0, dur: 200_000, name: "Step 4", kind: "step", count: 4 },
     wait(10_000, 10_000, GAP, "Python"),
     wait(30_000, 20_000, GAP, "Python"),
-    wait(50_000, 30_000, CAUSE, "launching ops\ttrain.py:7", "aten::mul"),
-    wait(150_000, 30_000, GAP, "blocking call", "cudaMemcpy"),
+    wait(50_000, 30_000, CAUSE, "launching ops one by one\ttrain.py:7", "aten::mul"),
+    wait(150_000, 30_000, GAP, "a call that holds the host", "cudaMemcpy"),
   ]),
 );
 
@@ -52,13 +52,12 @@ describe("the longest waits of a window", () => {
       [50_000, 3],
       [30_000, 4],
     ]);
-    expect(longest(0, 200_000).map(({ isMixed }) => isMixed)).toEqual([true, false, false]);
   });
 
   it("are cut at the edges of the window", () => {
     expect(found(15_000, 35_000)).toEqual([
       [5_000, 1],
-      [5_000, 3],
+      [5_000, 2],
     ]);
     expect(found(80_000, 150_000)).toEqual([]);
   });
@@ -68,7 +67,7 @@ describe("the longest waits of a window", () => {
       SLICES_VIEW,
       sliceFrame([
         wait(0, 20_000, GAP, "Python", "first"),
-        wait(20_000, 35_000, CAUSE, "blocking call", "cudaMemcpy"),
+        wait(20_000, 35_000, CAUSE, "a call that holds the host", "cudaMemcpy"),
         wait(55_000, 25_000, SAME, "Python", "second"),
       ]),
     );
@@ -102,11 +101,36 @@ describe("the longest waits of a window", () => {
     ]);
   });
 
-  it("say why, where and when", () => {
-    expect(waitWords(MODEL, 3)).toEqual({
-      what: "launching ops in aten::mul",
+  it("say how much of a gap its main cause takes, where and when", () => {
+    const [mixed, blocked, python] = longest(0, 200_000).map((each) => waitWords(MODEL, each));
+    expect(mixed).toEqual({
+      long: "50 µs",
+      what: ", 30 µs of it for launching ops one by one in aten::mul",
       where: "train.py:7 · 50 µs into step 4",
     });
-    expect(waitWords(MODEL, 1)).toEqual({ what: "Python", where: "10 µs into step 4" });
+    expect(blocked?.what).toBe(" for a call that holds the host in cudaMemcpy");
+    expect(python).toEqual({ long: "10 µs", what: " for Python", where: "10 µs into step 4" });
+  });
+
+  it("say how much of a gap of one cause the longest wait is", () => {
+    const model = createTimelineModel(
+      SLICES_VIEW,
+      sliceFrame([
+        wait(0, 2_000_000, GAP, "work that is done once", "aten::empty"),
+        wait(2_000_000, 347_000_000, SAME, "work that is done once", "cudaLaunchKernel"),
+        wait(400_000_000, 7_000_000, GAP, "Python"),
+        wait(407_000_000, 4_000_000, SAME, "Python"),
+        wait(411_000_000, 3_000_000, CAUSE, "a call that holds the host", "cudaMemcpy"),
+      ]),
+    );
+    const words = longest(0, 500_000_000, 3, model).map((each) => waitWords(model, each));
+    expect(words.map(({ long, what }) => long + what)).toEqual([
+      "349 ms for work that is done once, 347 ms of it in cudaLaunchKernel",
+      "14 ms, 11 ms of it for Python, 7 ms of that in one piece",
+    ]);
+    const whole = (row: number) =>
+      detailsOf(model, row).find(({ label }) => label === "whole gap")?.value;
+    expect(whole(1)).toBe("349 ms, all of it for work that is done once, in 2 waits");
+    expect(whole(4)).toBe("14 ms, 3 ms of it for a call that holds the host, in 3 waits");
   });
 });

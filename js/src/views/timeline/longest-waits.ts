@@ -13,10 +13,10 @@ export const MOST_WAITS = 3;
 export interface LongWait extends Span<Ns> {
   /** The longest wait of the cause with the most time in the gap: a row of the frame. */
   readonly row: number;
-  /** How much of the gap is in the window, in ns. */
+  /** How much of the gap is in the window, in ns; and of that, how much its main cause takes, and how much `row`. */
   readonly ns: number;
-  /** Whether the device waits for other causes, too. */
-  readonly isMixed: boolean;
+  readonly causeNs: number;
+  readonly rowNs: number;
   /** False where short waits are merged, so that an edge of the gap is known to a pixel only. */
   readonly isExact: boolean;
 }
@@ -40,23 +40,43 @@ export const longestWaits = keptPer(
       const gap = gaps[at];
       if (gap === undefined) return [];
       const span = { start: ns(gap.start), end: ns(gap.end) };
-      return [{ ...span, ...mainWait(model, gap), ns: inside[at] ?? 0, isExact: gap.isExact }];
+      const main = mainWait(model, gap, start, end);
+      return [{ ...span, ...main, ns: inside[at] ?? 0, isExact: gap.isExact }];
     });
   },
 );
 
-/** The longest wait of the cause that takes the most of a gap. */
-function mainWait(model: TimelineModel, { rows }: Gap): { row: number; isMixed: boolean } {
-  const durationOf = (row: number) => model.dur[row] ?? 0;
+/** The longest wait of the cause that takes the most of a gap, of its part in a window. */
+function mainWait(
+  model: TimelineModel,
+  { rows }: Gap,
+  start: number,
+  end: number,
+): Pick<LongWait, "row" | "causeNs" | "rowNs"> {
+  const insideOf = (row: number) => {
+    const from = model.start[row] ?? 0;
+    const length = Math.min(from + (model.dur[row] ?? 0), end) - Math.max(from, start);
+    return Math.max(length, 0);
+  };
+  const sums = causeSums(model, rows, insideOf);
+  const causeNs = Math.max(...sums.values());
+  const isMain = (row: number) => sums.get(noteParts(model, row)[0]) === causeNs;
+  const [row = -1] = largestOf(rows.filter(isMain), 1, insideOf);
+  return { row, causeNs, rowNs: insideOf(row) };
+}
+
+/** What some waits come to by their cause. */
+export function causeSums(
+  model: TimelineModel,
+  rows: readonly number[],
+  timeOf: (row: number) => number,
+): ReadonlyMap<string, number> {
   const sums = new Map<string, number>();
   for (const row of rows) {
     const [cause] = noteParts(model, row);
-    sums.set(cause, (sums.get(cause) ?? 0) + durationOf(row));
+    sums.set(cause, (sums.get(cause) ?? 0) + timeOf(row));
   }
-  const most = Math.max(...sums.values());
-  const isMain = (row: number) => sums.get(noteParts(model, row)[0]) === most;
-  const [row = -1] = largestOf(rows.filter(isMain), 1, durationOf);
-  return { row, isMixed: sums.size > 1 };
+  return sums;
 }
 
 /** The first device that waits, if any does. */

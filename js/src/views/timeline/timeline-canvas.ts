@@ -11,7 +11,14 @@ import { fitContent } from "../../draw/scrolled-canvas";
 import { type Arrow, AXIS_PX, type TimelineScene } from "../../draw/timeline/scene";
 import { paintTimeline } from "../../draw/timeline/timeline-painter";
 import { type Curve, curveOf } from "../../layout/curve";
-import { bandAt, heightOfBands, type LaneBand, laneBands } from "../../layout/lane-bands";
+import {
+  bandAt,
+  GAP_PX,
+  heightOfBands,
+  keepInSight,
+  type LaneBand,
+  laneBands,
+} from "../../layout/lane-bands";
 import type { SliceRow } from "../../layout/slice-index";
 import { sliceAt } from "../../layout/slice-layout";
 import { tickLabel, tickStep, ticksIn } from "../../layout/time-ticks";
@@ -62,7 +69,9 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
     const band = this.#bands.find((each) => each.lane === lane);
     if (band === undefined) return;
     const top = band.top + (band.isFolded ? 0 : Math.max(0, depth) * band.rowPx);
-    const room = scroller.clientHeight - AXIS_PX;
+    const kept = this.#bands.find(({ isKept }) => isKept);
+    const room =
+      scroller.clientHeight - AXIS_PX - (kept === undefined || kept === band ? 0 : keptPx(kept));
     const isHidden = top < scroller.scrollTop || top + 24 > scroller.scrollTop + room;
     if (isHidden) scroller.scrollTop = Math.max(0, top - room / 2);
   }
@@ -194,8 +203,9 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
     const { moves } = this.inputs;
     const { start, end } = moves.span;
     const toggled = moves.state.toggled.peek();
-    this.#bands = laneBands({
-      lanes: moves.model.view.lanes,
+    const { lanes } = moves.model.view;
+    const bands = laneBands({
+      lanes,
       index: moves.index,
       whole: moves.wholeIndex,
       isEmpty: (lane) => moves.isEmpty(lane),
@@ -204,7 +214,14 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
       toggled,
       isOnlyThreads: this.inputs.isOnlyThreads,
     });
-    fitContent(this.parts, AXIS_PX + heightOfBands(this.#bands), this.view.size);
+    fitContent(this.parts, AXIS_PX + heightOfBands(bands), this.view.size);
+    const { scroller } = this.parts;
+    const window = { top: scroller.scrollTop, height: this.view.size.height - AXIS_PX };
+    // Why the device waits is what the picture is asked, however many levels the threads above it have.
+    const waits = lanes.findIndex(({ kind }) => kind === "waits");
+    this.#bands = keepInSight(bands, waits, window);
+    const kept = this.#bands.find(({ isKept }) => isKept);
+    scroller.style.setProperty("--tp-kept", `${kept === undefined ? 0 : keptPx(kept)}px`);
   }
 
   #scene(colors: Colors): TimelineScene {
@@ -300,6 +317,11 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
     this.drag = null;
     this.inputs.moves.zoomAround(this.valueAt((c + d) / 2), factor);
   }
+}
+
+/** The height of a lane that is kept in sight, with the gaps around it. */
+function keptPx({ height }: LaneBand): number {
+  return height + 2 * GAP_PX;
 }
 
 const curveOfRow = keptPer((row: SliceRow, { ops, count }: TimelineModel) =>

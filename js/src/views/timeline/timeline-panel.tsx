@@ -96,13 +96,13 @@ function LongestWaits({ moves, range, onShow }: WaitsProps) {
         {device.title} waits longest {range === null ? partTitle(overview, span) : "in this range"}
       </h3>
       <ol class="tp-gaps">
-        {found.map(({ row, ns, isMixed, isExact }) => {
-          const { what, where } = waitWords(model, row);
+        {found.map((wait) => {
+          const { long, what, where } = waitWords(model, wait);
           return (
-            <li key={row}>
-              <Button class="tp-link" onClick={() => onShow(model.sliceAt(row))}>
-                <strong>{`${isExact ? "" : "≈ "}${formatNs(ns)}`}</strong>{" "}
-                {isMixed ? `mostly ${what}` : what}
+            <li key={wait.row}>
+              <Button class="tp-link" onClick={() => onShow(model.sliceAt(wait.row))}>
+                <strong>{long}</strong>
+                {what}
               </Button>
               <small>{where}</small>
             </li>
@@ -249,7 +249,7 @@ function BusyLine({ moves, device, range, asked }: BusyProps) {
   return (
     <p>
       {device.title} busy <strong>{formatNs(busy)}</strong> (
-      {formatRatio(busy / Math.max(1, range.end - range.start))})
+      {formatRatio(busy / Math.max(1, range.end - range.start))} of the range)
     </p>
   );
 }

@@ -6,6 +6,7 @@ import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import type { FooterItem } from "../../state/store";
 import { stringAt, wordAt } from "../../wire/frame";
+import { causeSums, type LongWait } from "./longest-waits";
 import {
   countAt,
   gapOf,
@@ -187,15 +188,26 @@ function named(model: TimelineModel, row: number): Omit<Detail, "label"> {
   return { value: shortName(model, row), whole: wordAt(model.names, row), isCode: true, row };
 }
 
-/** Why a device waits, "launching ops in aten::mul", and when, with the line of the host. */
+/**
+ * Why a device waits in a gap, and how much of it: "349 ms for work that is done once, 347 ms of it in aten::mm"; and when
+ * its main wait is, with the line of the host. `long` is the whole gap.
+ */
 export function waitWords(
   model: TimelineModel,
-  row: number,
-): { readonly what: string; readonly where: string } {
+  { row, ns, causeNs, rowNs, isExact }: LongWait,
+): { readonly long: string; readonly what: string; readonly where: string } {
   const [cause, place] = noteParts(model, row);
   const name = wordAt(model.names, row);
+  const [long, ofCause, ofRow] = [formatNs(ns), formatNs(causeNs), formatNs(rowNs)];
+  const why = ofCause === long ? ` for ${cause}` : `, ${ofCause} of it for ${cause}`;
+  const inside = name === "" ? "" : ` in ${name}`;
+  const one =
+    ofRow === ofCause
+      ? inside
+      : `, ${ofRow} of ${ofCause === long ? "it" : "that"}${inside || " in one piece"}`;
   return {
-    what: name === "" ? cause : `${cause} in ${name}`,
+    long: `${isExact ? "" : "≈ "}${long}`,
+    what: `${why}${one}`,
     where: [place, whenOf(model, row)].filter(Boolean).join(" · "),
   };
 }
@@ -212,11 +224,15 @@ function idleDetails(model: TimelineModel, row: number): readonly Detail[] {
   ];
 }
 
-/** The other causes in the same gap, where there are some. */
+/** The other waits in the same gap, where there are some, and how much of it is of the same cause. */
 function gapDetails(model: TimelineModel, row: number): readonly Detail[] {
   const gap = gapOf(model, row);
   if (gap === undefined || gap.rows.length < 2) return [];
-  const whole = `${formatNs(gap.end - gap.start)}, ${plural(gap.rows.length, "wait")}`;
+  const [cause] = noteParts(model, row);
+  const long = formatNs(gap.end - gap.start);
+  const same = formatNs(causeSums(model, gap.rows, (each) => model.dur[each] ?? 0).get(cause) ?? 0);
+  const share = `${same === long ? "all" : same} of it for ${cause}`;
+  const whole = `${long}, ${share}, in ${plural(gap.rows.length, "wait")}`;
   const largest = gap.rows
     .toSorted((a, b) => (model.dur[b] ?? 0) - (model.dur[a] ?? 0))
     .filter((each) => each !== row)

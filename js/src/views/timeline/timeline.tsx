@@ -61,7 +61,7 @@ export function TimelineView({ report, view, frame, flame }: TimelineProps) {
     <div class="tp-view tp-timeline">
       <Tools>
         <Search query={query} finder={finder} />
-        <span class="tp-tools-note">
+        <span class="tp-tools-note" title={placeText(moves)}>
           {placeText(moves)}
           {isLate(moves) && " · Loading…"}
         </span>

@@ -15,11 +15,15 @@ import { renderSpan } from "./verdict";
 const MOST_COLUMNS = 24;
 
 export function VerdictLine({ report }: { readonly report: ReportContext }) {
-  const { verdict } = report.source.header;
+  const { verdict, views } = report.source.header;
   const bars = stepsOf(report);
   const words = verdict.text.map(({ text }) => text).join("");
+  const isOfRanks = views.some((view) => view.shape === "table" && view.ranks !== null);
   return (
-    <section class="tp-verdict-line" aria-label="Verdict">
+    <section
+      class={isOfRanks ? "tp-verdict-line tp-verdict-open" : "tp-verdict-line"}
+      aria-label="Verdict"
+    >
       <p class="tp-verdict" title={[verdict.title, words].filter((part) => part !== "").join(". ")}>
         {verdict.title !== "" && <strong>{verdict.title}. </strong>}
         {verdict.text.map(renderSpan)}

@@ -27,6 +27,31 @@ def test_the_start_and_the_end_of_each_collection_are_noted() -> None:
     assert times.take() == []
 
 
+def test_the_youngest_objects_are_collected_only_where_python_does_so_by_itself() -> None:
+    generations: list[int] = []
+
+    def note(phase: str, about: dict[str, int]) -> None:
+        if phase == "start":
+            generations.append(about["generation"])
+
+    thresholds = gc.get_threshold()
+    gc.disable()
+    gc.callbacks.append(note)
+    try:
+        GarbageTimes.collect_young()
+        gc.set_threshold(0)
+        gc.enable()
+        GarbageTimes.collect_young()
+        assert generations == []
+        gc.set_threshold(1_000_000)
+        GarbageTimes.collect_young()
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    assert generations == [0]
+
+
 def test_the_collections_since_a_moment_are_added_up() -> None:
     times = GarbageTimes()
     times.times_ns.extend((10, 15, 20, 27, 40, 41))

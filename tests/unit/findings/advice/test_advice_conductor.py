@@ -13,6 +13,7 @@ from torchprof_magic.findings.advice import Advice, Settings, Spans, find_advice
 from torchprof_magic.findings.advice.kinds import Found
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.trace import Trace
+from torchprof_magic.model.units import saving_words
 from torchprof_magic.report.trace_report import Report
 
 # Two steps of 10 ms.
@@ -48,6 +49,15 @@ def test_advice_is_sorted_by_time_then_by_memory_and_guesses_come_last() -> None
 
 def test_what_saves_less_than_a_hundredth_of_a_step_is_left_out() -> None:
     assert [advice.rule for advice in found(saving(0.0999, "less"), saving(0.1, "enough"))] == ["enough"]
+
+
+def test_what_was_measured_stays_even_if_it_saves_nothing() -> None:
+    said = saving(2)
+    own = Settings(own=(lambda _: said,))
+    (kept,) = find_advice(trace(), own).advice
+    nothing = replace(kept, saving_ns=0, certainty="measured here")
+    assert list(find_advice(trace(), own, {kept: nothing}).advice) == [nothing]
+    assert saving_words(0, None, "measured here") == "nothing"
 
 
 def test_savings_of_steps_that_timing_lines_made_far_slower_are_those_of_steps_without_the_profiler() -> None:
@@ -92,6 +102,13 @@ def test_time_that_two_would_save_counts_for_the_larger_one_alone() -> None:
         ("large", 4_000_000),
         ("small", 1_000_000),
     ]
+
+
+def test_the_evidence_says_where_the_rest_of_a_saving_counts() -> None:
+    large, small = saving(4, "large", spans=spans(0, 8)), saving(2, "small", spans=spans(6, 10))
+    assert [each.evidence for each in found(small, large)] == ["", "What “t” saves is not counted again here."]
+    other = saving(3, "other", spans=spans(8, 9))
+    assert found(small, large, other)[2].evidence == "What other advice saves is not counted again here."
 
 
 def test_what_was_measured_takes_its_part_from_a_model_that_covers_more() -> None:

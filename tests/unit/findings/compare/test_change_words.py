@@ -34,8 +34,8 @@ def test_too_few_steps_give_no_percentage() -> None:
 def test_what_the_machine_changed_is_said_also_of_few_steps_and_of_those_without_the_profiler() -> None:
     unclear = replace(BY_STEPS, kind="unclear", certainty="not sure", basis="", p=0.3, drift=1.4, shown_drift=1.3)
     of_machine = (
-        "Ops that both runs call equally often took 30 % longer, as on a busier or slower machine, so changes of about "
-        "that size in the tables are not specific to an op."
+        "Ops that both runs call equally often took 30 % longer in the later run, as on a busier or slower machine. A "
+        "change of about that size in a table says nothing about that op alone."
     )
     for change in (unclear, replace(unclear, certainty="too few steps"), replace(unclear, is_plain=True)):
         assert change_evidence(change).count(of_machine) == 1
@@ -54,11 +54,22 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
     assert change_numbers(by_work) == "98 % interval +1 % to +1.50 %"
     evidence = change_evidence(by_work)
     assert evidence.startswith(
-        "Only one run does this work, 1.26 % of a step: mostly aten::mul, 1 → 3 calls per step. The steps themselves "
-        "went from 8 ms to 4 ms (−50 %), the other way, but vary too much to be sure of it."
+        "The later run does more than the earlier one: mostly aten::mul, 1 → 3 calls per step. Even so, the steps "
+        "became shorter, 8 ms → 4 ms (−50 %), but they vary too much to be sure of that."
     )
-    assert "(−50 %), the other way, which may be the machine." in change_evidence(replace(by_work, drift=0.5))
+    # How much more the work is says the title alone: 1.25 %, of which 1.26 % would be the work by itself.
+    assert "1.26 %" not in evidence
+    assert "(−50 %): the machine may have been faster." in change_evidence(replace(by_work, drift=0.5))
     assert "vary too much" in change_evidence(replace(by_work, drift=1.5))
+
+
+def test_the_run_that_had_fewer_free_cores_is_the_slower_one_whatever_others_used_on_average() -> None:
+    busy = replace(BY_STEPS, kind="unclear", certainty="not sure", basis="", p=0.3, others_shares=(0.512, 0.508))
+    assert (
+        "The machine had fewer free cores for the threads of the later run, which alone makes its steps longer: other "
+        "programs used 51.2 % of its cores during the earlier run, 50.8 % during the later one."
+    ) in change_evidence(busy)
+    assert "threads of the earlier run" in change_evidence(replace(busy, after_ns=7e6))
 
 
 OPS = (

@@ -11,7 +11,7 @@ from made_ranks import LATE_LINE, device_step, host_step, write_job, write_rank
 from support import Event, annotation, kernel, launch
 
 import torchprof_magic as tp
-from torchprof_magic.findings.ranks.shown import ranks_view
+from torchprof_magic.findings.ranks.shown import ranks_view, timeline_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +60,14 @@ def test_each_part_of_the_bars_that_waits_is_a_column_beside_them_called_as_in_t
     assert (columns["exposed_comm_ns"], parts["exposed_comm_ns"]) == ("Comm. alone", "communication alone")
     # 1000 us of a step less 100 of a kernel, and 400 or 200 of the collective.
     assert view.frame["idle_ns"].to_list() == [500_000, 500_000, 500_000, 700_000]
+
+
+def test_the_timeline_begins_with_the_rank_that_is_late(tmp_path: Path) -> None:
+    write_job(tmp_path, {2: 200.0})
+    view = timeline_view(tp.load(tmp_path)._job)
+    assert [lane.group for lane in view.lanes[::3]] == ["rank 2 ▲", "rank 0", "rank 1", "rank 3"]
+    # Its collectives, of which it does not wait in any, are in its second lane.
+    assert set(view.frame.filter(pl.col("lane") == 1)["note"]) == {"comes last"}
 
 
 def long_step(number: int, late_us: float) -> list[Event]:

@@ -33,7 +33,9 @@ def test_the_start_of_the_driver_is_the_limit_of_a_cold_recording_and_says_so() 
     why = "80 ms of 100 ms from the first op to the last work (80 %) for work that is done once: starting the driver"
     assert why in str(verdict)
     (doubt,) = verdict.doubts
-    assert doubt.startswith("80 % of the recorded time is work that is done once, most of it starting the driver ")
+    assert doubt.startswith(
+        "For 80 % of the recorded time the host does work that is done once, most of it starting the driver "
+    )
     assert doubt.endswith("(cudaDeviceGetStreamPriorityRange); record again, now that it is done.")
 
 

@@ -14,6 +14,8 @@ from torchprof_magic.findings.verdict.words import Span, code
 from torchprof_magic.model.meta import Problem, StepMark
 from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
 from torchprof_magic.report.trace_report import Report
+from torchprof_magic.tables.ops.kernels import kernels_table
+from torchprof_magic.tables.ops.op_table import ops_table
 
 STEP = annotation("ProfilerStep#0", 0, 100)
 
@@ -29,7 +31,7 @@ STEP = annotation("ProfilerStep#0", 0, 100)
         ([STEP, span("aten::mm", 0, 90), span("aten::add", 90, 10)], "Bound by CPU ops", "aten::mm takes 90 %"),
         (
             [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 20, correlation=1)],
-            "Dispatch-bound",
+            "Bound by launching ops",
             "66 µs of 100 µs",
         ),
         (
@@ -100,7 +102,7 @@ def device_work(busy_us: float) -> list[Event]:
 @pytest.mark.parametrize(
     ("busy_us", "title", "evidence"),
     [
-        (20, "Dispatch-bound", "The device is busy 20 %"),
+        (20, "Bound by launching ops", "The device is busy 20 %"),
         (
             95,
             "Compute-bound",
@@ -210,7 +212,7 @@ def test_without_steps_the_busiest_device_decides() -> None:
 def test_without_steps_and_device_the_ops_are_named() -> None:
     verdict = find_verdict(make_trace(span("aten::mm", 0, 30), span("aten::add", 30, 10)))
     assert str(verdict) == (
-        "Bound by CPU ops. aten::mm takes 75 % of the ops' CPU time (30 µs in 1 call), then aten::add."
+        "Bound by CPU ops. aten::mm takes 75 % of the self CPU time (30 µs in 1 call), then aten::add."
     )
 
 
@@ -325,8 +327,8 @@ def test_kernels_in_a_verdict_are_called_as_in_the_views_and_in_its_text_by_thei
 def test_a_kernel_that_is_a_second_cause_is_short_too_and_the_name_of_an_op_is_not() -> None:
     events = [span("my::attention<float>", 0, 100), launch(95, 1, correlation=1), kernel(GEMM, 100, 20, correlation=1)]
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 120), *events))
-    assert verdict.title == "Dispatch-bound"
-    assert "piece by piece, 1 kernel per step, mostly in attention. The" in short(verdict)
+    assert verdict.title == "Bound by launching ops"
+    assert "one op at a time, 1 kernel per step, mostly in attention. The" in short(verdict)
     assert "computation takes 16.7 %, mostly in gemm bf16 128x64 · cutlass nn." in short(verdict)
 
 
@@ -345,15 +347,15 @@ def test_short_ops_on_the_host_keep_their_names() -> None:
     name = "aten::_scaled_dot_product_flash_attention"
     ops = [span(name, place * 10, 10) for place in range(100)]
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
-    assert verdict.kind == "dispatch"
+    assert (verdict.kind, verdict.title) == ("dispatch", "Bound by calling short ops")
     assert f"mostly in {name}" in short(verdict)
 
 
 def test_without_steps_no_number_is_called_one_of_a_step() -> None:
     events = [span("aten::mm", 0, 900), launch(890, 5, correlation=1), kernel("gemm", 900, 100, correlation=1)]
     verdict = find_verdict(make_trace(*events))
-    assert verdict.title == "Dispatch-bound"
-    assert "launches work piece by piece, 1 kernel, mostly in aten::mm." in str(verdict)
+    assert verdict.title == "Bound by launching ops"
+    assert "launches work one op at a time, 1 kernel, mostly in aten::mm." in str(verdict)
     assert "per step" not in str(verdict)
 
 
@@ -391,7 +393,7 @@ def test_the_ops_in_the_sentence_are_those_of_the_steps_that_count() -> None:
     ops = [span("aten::mm", 1_000 * n, 900) for n in range(4)]
     outlier = [annotation("ProfilerStep#4", 4_000, 9_000), span("aten::linalg_svd", 4_000, 9_000)]
     text = str(find_verdict(make_trace(*steps, *ops, *outlier)))
-    assert "aten::mm takes 100 % of the ops' CPU time." in text
+    assert "aten::mm takes 100 % of the self CPU time." in text
     assert "svd takes" not in text
 
 
@@ -481,3 +483,24 @@ def test_a_function_of_a_cell_is_named_with_the_label_of_the_cell(folder: str) -
     labelled = replace(trace, meta=replace(trace.meta, cell_labels=((file, "In [4]"),)))
     assert "mostly in In [4] line 3: prepare" in str(find_verdict(labelled))
     assert find_verdict(labelled).name == f"{file}(3): prepare"  # by which it is found in the trace
+
+
+def test_shares_of_the_work_are_those_of_the_tables_also_where_it_ends_after_the_step() -> None:
+    events = (
+        *(span("aten::mm", 0, 10), launch(5, 1, correlation=1), kernel("gemm", 10, 60, correlation=1)),
+        *(span("aten::mul", 70, 10), launch(75, 1, correlation=2), kernel("times", 80, 40, correlation=2)),
+    )
+    trace = make_trace(STEP, *events)
+    # The last 20 us of `times` run after the step, and Ops, Kernels and Flame count them: 60 and 40 of 100 us.
+    assert "aten::mm takes 60 % of its work, then aten::mul 40 %; by kernel gemm 60 %, then times 40 %." in str(
+        find_verdict(trace)
+    )
+    assert kernels_table(trace).frame["sum_ratio"].to_list() == pytest.approx([0.6, 0.4])
+
+
+def test_shares_of_cpu_ops_are_those_of_the_table() -> None:
+    trace = make_trace(STEP, annotation("load", 0, 20), span("aten::mm", 20, 60), span("aten::mul", 80, 20))
+    assert "aten::mm takes 60 % of the self CPU time, then aten::mul 20 %." in str(find_verdict(trace))
+    assert ops_table(trace).frame.filter(pl.col("name") == "aten::mm")["self_cpu_ratio"].to_list() == pytest.approx(
+        [0.6]
+    )

@@ -106,3 +106,27 @@ def test_a_tree_names_the_threads_whose_time_it_adds_up_the_busiest_first() -> N
     assert tree.frame["total_cpu_ns"][0] == 40_000
     # From 0 to 2 us only one of them has a box.
     assert flame_tree(make_trace(*events), TimeRange(0, 2_000)).threads == (HostThread(name="trainer", host_ns=2_000),)
+
+
+def test_boxes_know_how_long_their_thread_only_waits_for_autograd() -> None:
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    trace = make_trace(
+        annotation("## backward ##", 0, 100),
+        span("aten::mse_loss", 5, 10),
+        span(node, 20, 60, tid=9),
+        span("aten::mm", 30, 20, tid=9),
+        frame("data.py(3): parked", 0, 100, tid=5),
+    )
+    boxes = paths(trace)
+    # Of its own 90 us, the 60 us in which the other thread evaluates the node.
+    assert boxes["all/## backward ##"]["self_awaits_ns"] == 60_000
+    assert boxes["all/## backward ##"]["total_awaits_ns"] == boxes["all"]["total_awaits_ns"] == 60_000
+    assert boxes[f"all/{node}"]["total_awaits_ns"] == 0
+    part = flame_tree(trace, TimeRange(50_000, 90_000)).frame
+    assert part["total_awaits_ns"].max() == 30_000
+
+
+def test_a_thread_that_runs_its_backward_pass_itself_awaits_nothing() -> None:
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    frame = flame_tree(make_trace(annotation("## backward ##", 0, 100), span(node, 20, 60))).frame
+    assert "total_awaits_ns" not in frame.columns

@@ -165,6 +165,17 @@ def test_old_stacks_at_ops_have_a_row_per_line_with_backward_at_the_forward_line
         ("model.py", 5, "forward", 1, 50_000, 20_000, 30_000),
         ("model.py", 6, "forward", 1, 10_000, 10_000, 0),
     ]
+    # How often the lines ran is not known, so the column does not say so.
+    (hits,) = (column for column in lines_table(trace).columns if column.name == "hits")
+    assert hits.title == "Ops"
+
+
+def test_memory_that_another_line_frees_counts_at_both_and_is_called_a_change() -> None:
+    events = span("aten::empty", 1, 2), allocation(1.5, 4096), span("aten::free", 11, 2), allocation(11.5, -4096)
+    table = lines_table(watched(make_trace(*events), (1, 0, 10), (2, 10, 10)))
+    (column,) = (column for column in table.columns if column.name == "bytes")
+    assert table.frame["bytes"].to_list()[:2] == [4096, -4096]
+    assert column.title == "Memory change"
 
 
 def test_without_lines_and_frames_there_is_nothing_to_show() -> None:

@@ -99,11 +99,37 @@ def test_the_bars_of_the_host_and_of_devices_are_their_parts() -> None:
     view = source_view(watched(training(), (1, 0, 10), (2, 10, 35), (3, 45, 45)))
     parts = {each.name: [(part.column, part.phase) for part in each.parts] for each in view.columns if each.has_bar}
     assert parts == {
-        "cpu_ns": [("own_cpu_ns", ""), ("backward_cpu_ns", "backward"), ("wait_ns", "waiting")],
-        "both_device_ns": [("device_ns", "forward"), ("backward_device_ns", "backward")],
+        "cpu_ns": [
+            ("own_forward_ns", "forward"),
+            ("backward_cpu_ns", "backward"),
+            ("wait_ns", "waiting"),
+            ("own_python_ns", "python"),
+        ],
+        "both_device_ns": [("device_ns", ""), ("backward_device_ns", "backward")],
         "bytes": [],
     }
     check_parts(view)
+
+
+def test_the_bar_of_a_line_with_several_phases_has_a_part_for_each() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 10, 20, **{"Sequence number": 1}),
+        span("Optimizer.step#SGD.step", 40, 30),
+        span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 80, 15),
+    )
+    view = source_view(watched(trace, (1, 0, 75), (2, 75, 25)))
+    check_parts(view)
+    cpu = next(column for column in view.columns if column.name == "cpu_ns")
+    phases = {part.phase: view.frame[part.column].to_list()[:2] for part in cpu.parts}
+    assert phases == {
+        "forward": [20_000, 0],
+        "backward": [0, 0],
+        "optimizer": [30_000, 0],
+        "data": [0, 15_000],
+        "waiting": [0, 0],
+        "python": [25_000, 10_000],
+    }
 
 
 def test_a_remark_names_three_lines_the_most_time_first_chosen_and_those_of_other_files_with_these() -> None:

@@ -173,14 +173,14 @@ RULES = (
     Rule(
         "memory_leak",
         memory_leak,
-        "What steps leave behind is at least 1 % of the peak and 1 kB a step, by `report.leaks`. Where that is not "
+        "What steps leave behind is at least 1 % of the peak and 1 KiB a step, by `report.leaks`. Where that is not "
         "certain of the growth, it is estimated. In the process that recorded, the change depends on what keeps it.",
         "`--memory`",
     ),
     Rule(
         "checkpoint",
         checkpoint,
-        "Activation checkpointing would lower a peak of at least 100 MB by a fifth, by `report.savings`.",
+        "Activation checkpointing would lower a peak of at least 100 MiB by a fifth, by `report.savings`.",
         "`--memory`",
     ),
     Rule(

@@ -51,8 +51,8 @@ def attention_unfused(trace: Trace) -> list[Advice]:
                 title="Compute attention in one op",
                 fix="`torch.nn.functional.scaled_dot_product_attention(q, k, v)`",
                 evidence=f"{counted(max(calls, 1), 'time')} {each(trace)} a softmax stands between two products. "
-                f"Scale, mask, softmax and dropout take {format_ns(cost.ns)} with their backward. A fused op does them "
-                "while it multiplies, and never writes the scores to memory.",
+                f"Scale, mask, softmax and dropout take {format_ns(cost.whole_ns)} with their backward{cost.of_it}. A "
+                "fused op does them while it multiplies, and never writes the scores to memory.",
                 file=file,
                 line=line,
                 module=module,

@@ -13,8 +13,17 @@ from torchprof_magic.facts.shared import in_category
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.findings.advice.kinds import Advice
-from torchprof_magic.findings.advice.times import by_place, cost_of, each, ns_in_steps, rows_named, spans_of, step_ns
-from torchprof_magic.model.units import counted, format_ns
+from torchprof_magic.findings.advice.times import (
+    by_place,
+    cost_of,
+    cost_words,
+    each,
+    ns_in_steps,
+    rows_named,
+    spans_of,
+    step_ns,
+)
+from torchprof_magic.model.units import counted
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -46,9 +55,7 @@ def _advice(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice
     sums = _bias_work(trace, rows)
     cost = cost_of(trace, spans_of(trace, sums)) if len(sums) and not trace.has_device else None
     module = module_of_events(trace, rows[:1])[0] or ""
-    spent = (
-        f" Copies of the biases and sums for their gradients take {format_ns(cost.ns)} {each(trace)}." if cost else ""
-    )
+    spent = f" Copies of the biases and sums for their gradients take {cost_words(trace, cost)}." if cost else ""
     count = round(len(rows) / counted_steps(trace).steps)
     verb = "leads" if count == 1 else "lead"
     return Advice(

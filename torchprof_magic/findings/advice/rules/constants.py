@@ -17,14 +17,13 @@ from torchprof_magic.findings.advice.rules.cell_code import Constant, loop_const
 from torchprof_magic.findings.advice.times import (
     by_place,
     cost_of,
-    each,
+    cost_words,
     is_in_every_step,
     overlap,
     rows_named,
     runs_of_lines,
     spans_of,
 )
-from torchprof_magic.model.units import format_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -82,7 +81,7 @@ def _about(trace: Trace, constant: Constant) -> Advice | None:
         rule="repeated_copy" if constant.kind == "copy" else "rebuilt_constant",
         title=f"{verb} the tensor once, before the loop",
         fix=f"`{code}`",
-        evidence=f"Every step {words} the same tensor again, which takes {format_ns(cost.ns)} {each(trace)}. "
+        evidence=f"Every step {words} the same tensor again, which takes {cost_words(trace, cost)}. "
         "Nothing in the loop changes what it is made of.",
         file=file,
         line=constant.line,
@@ -160,7 +159,7 @@ def _in_forward(trace: Trace) -> list[Advice]:
                 rule="rebuilt_constant",
                 title=f"Make {what} once and keep it" if what != "positions" else "Make positions once and keep them",
                 fix="`register_buffer(...)` in the module, and a slice of it where sizes differ",
-                evidence=f"Every step makes {what} again with `{op}`, which takes {format_ns(cost.ns)} {each(trace)}.",
+                evidence=f"Every step makes {what} again with `{op}`, which takes {cost_words(trace, cost)}.",
                 file=file,
                 line=line,
                 module=module,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchprof_magic.facts.counted_steps import counted_steps
-from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.kinds import Advice, Edit
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
 from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.units import counted, format_count, format_ns
@@ -67,6 +67,7 @@ def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) 
         certainty="measured",
         link=LINK,
         spans=inside,
+        edits=(Edit(("DataLoader",), "num_workers", str(workers), position=5),),
     )
 
 

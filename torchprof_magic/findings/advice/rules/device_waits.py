@@ -12,7 +12,7 @@ from torchprof_magic.facts.host.blocking import blocking_calls, calls_that_block
 from torchprof_magic.facts.host.host_nest import host_nest, indexes_of
 from torchprof_magic.facts.host.host_states import called_ops
 from torchprof_magic.facts.shared import launch_links, launch_sources
-from torchprof_magic.findings.advice.kinds import Advice, Spans
+from torchprof_magic.findings.advice.kinds import Advice, Edit, Spans
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, within_steps
 from torchprof_magic.findings.verdict.accounts import device_account
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
@@ -44,6 +44,11 @@ ASKING_OPS = {
     "aten::copy_": "copy with `non_blocking=True` into pinned memory, and use the copy later",
     "aten::cpu": "copy with `non_blocking=True` into pinned memory, and use the copy later",
 }
+# A batch is unpacked, and its parts moved, in lines that do not name the loader: that one is often not known.
+_PINNED = (
+    Edit(("to", "cuda"), "non_blocking", "True", is_here=True, is_move=True),
+    Edit(("DataLoader",), "pin_memory", "True", position=7),
+)
 _COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 
 
@@ -76,6 +81,7 @@ def pageable_copy(trace: Trace) -> list[Advice]:
                 certainty="measured",
                 link=PINNED_LINK,
                 spans=inside,
+                edits=_PINNED,
             )
         )
     return found

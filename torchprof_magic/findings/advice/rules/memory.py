@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 # Of what the steps use beyond what lay in memory before them; and in all. Memory that grows by less
-# in a step is not what a program runs out of: in 100,000 steps it is less than 100 MB.
+# in a step is not what a program runs out of: in 100,000 steps it is less than 100 MiB.
 LEAST_GROWTH = 0.01
-LEAST_GROWTH_BYTES = 1_000
+LEAST_GROWTH_BYTES = 2**10
 # Of the peak. Computing again takes time, so less memory than that is not worth it.
 LEAST_CHECKPOINT = 0.2
-LEAST_PEAK_BYTES = 100_000_000
+LEAST_PEAK_BYTES = 100 * 2**20
 LEAST_STEPS = 2
 LEAK_LINK = "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory"
 CHECKPOINT_LINK = "https://docs.pytorch.org/docs/stable/checkpoint.html"

@@ -9,11 +9,11 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.shared import in_category, once_per_trace
-from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.kinds import Advice, Edit
 from torchprof_magic.findings.advice.times import (
     by_place,
     cost_of,
-    each,
+    cost_words,
     joined,
     ns_in_steps,
     rows_named,
@@ -22,6 +22,7 @@ from torchprof_magic.findings.advice.times import (
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 
 if TYPE_CHECKING:
+    from torchprof_magic.findings.advice.times import Cost
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
@@ -103,7 +104,7 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         rule="single_tensor_optimizer",
         title="Let the optimizer update all parameters at once",
         fix=f"`torch.optim.{updates.name}(..., fused=True)`",
-        evidence=f"`{updates.name}.step` takes {format_ns(cost.ns)} {each(trace)}{_fastest(cost.ns, now_ns * scale)} "
+        evidence=f"`{updates.name}.step` takes {cost_words(trace, cost)}{_fastest(cost, now_ns * scale)} "
         f"for {format_count(ops)} ops, one parameter after the other. Fused, about {format_ns(fused_ns * scale)}: "
         f"{format_ns(fixed_ns * scale)} for the call, and {format_ratio(updates.fused_share)} of the "
         f"{format_ns(usual.ops_ns * scale)} of the ops, as each tensor is read and written once.",
@@ -114,13 +115,15 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         certainty="estimated",
         link=FUSED_LINK,
         spans=cost.spans,
+        edits=(Edit((updates.name,), "fused", "True"),),
     )
 
 
-def _fastest(took_ns: float, fastest_ns: float) -> str:
-    """Return how long something takes where nothing interrupts it, if that is less."""
-    took, fastest = format_ns(took_ns), format_ns(fastest_ns)
-    return "" if fastest_ns >= took_ns or took == fastest else f", {fastest} of it at its fastest,"
+def _fastest(cost: Cost, fastest_ns: float) -> str:
+    """Return how long something takes where nothing interrupts it, if that is less, with a comma that ends it."""
+    fastest = format_ns(fastest_ns)
+    is_less = fastest_ns < cost.ns and format_ns(cost.ns) != fastest
+    return f", {fastest} of it at its fastest," if is_less else "," * bool(cost.of_it)
 
 
 def _parameter_ns(trace: Trace) -> int:
@@ -218,7 +221,7 @@ def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
                 rule="zero_grad_set_to_none",
                 title="Set gradients to None instead of zeroing them",
                 fix="`optimizer.zero_grad(set_to_none=True)`, the default",
-                evidence=f"Gradients are filled with zeros{also}: {format_ns(cost.ns)} {each(trace)}.",
+                evidence=f"Gradients are filled with zeros{also}: {cost_words(trace, cost)}.",
                 file=file,
                 line=line,
                 op="aten::zero_",
@@ -226,6 +229,7 @@ def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
                 certainty="measured",
                 link=NONE_LINK,
                 spans=cost.spans,
+                edits=(Edit(("zero_grad",), "set_to_none", "True", position=0, is_here=True, only_given=True),),
             )
         )
     return found

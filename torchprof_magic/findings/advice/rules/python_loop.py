@@ -89,8 +89,8 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
         title="Replace a loop over elements by ops on whole tensors",
         fix="index with a slice or a tensor, and let one op do all elements",
         evidence=f"Elements are taken out of a tensor {format_count(turns)} times {each(trace)}, which takes "
-        f"{format_ns(cost.ns)}: {format_ns(cost.ns / turns)} each time, mostly for Python and for calling ops. One op "
-        f"on the whole tensor takes about as long as {TURNS_LEFT} turns.",
+        f"{format_ns(cost.whole_ns)}{cost.of_it}: {format_ns(cost.ns / turns)} each time, mostly for Python and for "
+        f"calling ops. One op on the whole tensor takes about as long as {TURNS_LEFT} turns.",
         file=file,
         line=line,
         op=str(trace.events["name"][int(rows[0])]),

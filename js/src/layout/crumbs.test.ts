@@ -1,0 +1,29 @@
+import { describe, expect, it } from "vitest";
+import { fitCrumbs } from "./crumbs";
+
+const PATH = ["all", "Qwen2Model", "Qwen2DecoderLayer", "aten::linear"];
+
+describe("fitCrumbs", () => {
+  it("keeps a path whole that fits", () => {
+    // 3 + 10 + 17 + 12 characters, and 3 between each two.
+    expect(fitCrumbs(PATH, 51)).toEqual({ hidden: 0, texts: PATH });
+  });
+
+  it("leaves out the first parts, which are never cut to a few letters", () => {
+    expect(fitCrumbs(PATH, 50)).toEqual({ hidden: 2, texts: PATH.slice(2) });
+    // 12 for the last, and 6 for those that are left out.
+    expect(fitCrumbs(PATH, 18)).toEqual({ hidden: 3, texts: ["aten::linear"] });
+  });
+
+  it("cuts the last part in its middle where it has no room itself", () => {
+    const { hidden, texts } = fitCrumbs(["all", "convolution_backward_overrideable"], 20);
+    expect(hidden).toBe(1);
+    expect(texts[0]).toMatch(/^convolut.*….*able$/);
+    expect(texts[0]).toHaveLength(14);
+  });
+
+  it("shortens a single part, before which nothing is left out", () => {
+    expect(fitCrumbs(["all"], 2)).toEqual({ hidden: 0, texts: [expect.any(String)] });
+    expect(fitCrumbs(["all"], 3)).toEqual({ hidden: 0, texts: ["all"] });
+  });
+});

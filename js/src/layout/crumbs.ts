@@ -1,0 +1,34 @@
+/** The end of a path for which there is room. */
+
+import { shortenName } from "../base/names";
+
+/** The last parts of a path, and how many before them are left out. */
+export interface Crumbs {
+  readonly hidden: number;
+  readonly texts: readonly string[];
+}
+
+// More of a name says little.
+const MOST_CHARS = 40;
+// What stands between two parts, with its margins, and what stands for those that are left out.
+const BETWEEN_CHARS = 3;
+const HIDDEN_CHARS = 3 + BETWEEN_CHARS;
+
+/** The parts of a path in at most `room` characters: the first ones go first, and the last is only shortened. */
+export function fitCrumbs(names: readonly string[], room: number): Crumbs {
+  const texts = names.map((name) => shortenName(name, MOST_CHARS));
+  if (widthOf(texts) <= room) return { hidden: 0, texts };
+  const left = names.length > 1 ? room - HIDDEN_CHARS : room;
+  const last = shortenName(names.at(-1) ?? "", Math.max(2, Math.min(left, MOST_CHARS)));
+  let shown = [last];
+  for (const text of texts.slice(0, -1).reverse()) {
+    const more = [text, ...shown];
+    if (widthOf(more) > left) break;
+    shown = more;
+  }
+  return { hidden: names.length - shown.length, texts: shown };
+}
+
+function widthOf(texts: readonly string[]): number {
+  return texts.reduce((sum, text) => sum + text.length + BETWEEN_CHARS, -BETWEEN_CHARS);
+}
