@@ -134,6 +134,21 @@ graph, an op that outlives a call is a range too, as those of torch.compile are.
 correlation number of the call. One call can launch many kernels. Device events without a launch in the file were queued
 before the recording began. They belong to no op, and are counted in the notes.
 
+**Graphs.** All kernels of a CUDA or HIP graph are started by one call. They belong to the op, module and line of the
+launch that was captured, if the capture is in the recording and ended before, or was loaded with it
+(`load(path, capture=...)`). The work of each replay, in order of time, is aligned with the launches of each capture in
+their order. Kernels fit launches of the same name, and the same grid and block where these are known of all kernels of
+both sides; copies and fills fit those of any size. What is left on both sides, because streams ran in another order,
+belongs together in its order where both have equally many of a name. A replay is of the capture that most of its work
+fits, if that is half of it or more; of equal ones, of that with the fewest launches, then the last, and if their ops
+differ, a note says so. Calls of CUDA do not say which kernels they launch: there, a graph must have exactly as many
+kernels, copies and fills as were captured, in the same order and on one stream, and a note says that only the order
+was compared. What fits nothing belongs to the op around the launch of the graph, and its share is told.
+The call of an op counts once per replay, and so do those of lines and modules. They have no time on the host, except
+for the capture itself if that is in the recording. The rows of a capture from another file are in `events`, on lanes of
+their own that the timeline and exported traces leave out; only the order of their times has a meaning. Captured ops
+have the FLOPs of the replays.
+
 **Phases.** {", ".join(PHASES)}. The phase of an event is that of the nearest event at or around it that torch itself
 names: autograd nodes and `aten::*_backward` are backward; `Optimizer.step` and `Optimizer.zero_grad` are optimizer;
 collectives are communication; `enumerate(DataLoader)` is data. An op that made an autograd node is forward, whatever
@@ -248,9 +263,9 @@ only possible, and is said with doubt.
 also that of the CPU, which torch's counter lacks. An op inside another one with known FLOPs has none of its own, so
 sums count each operation once: a linear layer is its `aten::addmm`, a convolution the `aten::convolution` in it. A
 multiplication and an addition are two. A causal mask saves nothing, and what was computed in a compiled kernel, a CUDA
-graph or another library is not known. The overview says which share of the time is in ops with known FLOPs: of the time
-of all kernels, copies and fills if a device was recorded, otherwise of the self CPU time of all ops. Convolutions also
-need the values of their other inputs, which older versions of torch did not record.
+graph whose capture is not known, or another library is not known. The overview says which share of the time is in ops
+with known FLOPs: of the time of all kernels, copies and fills if a device was recorded, otherwise of the self CPU time
+of all ops. Convolutions also need the values of their other inputs, which older versions of torch did not record.
 
 **Counters.** A trace file can hold values over time: the power, clocks and activity of a device that torch 2.15
 samples, or whatever another program counts. They are kept as the file has them, in its unit. The unit is what stands in

@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torchprof_magic
 from torchprof_magic.model.errors import ExportError, TorchProfError
@@ -65,6 +65,12 @@ def _parser() -> argparse.ArgumentParser:
         "trace",
         metavar="TRACE",
         help="a trace (.json, .json.gz), a saved run (.torchprof) or a memory snapshot (.pickle); a path or a URL",
+    )
+    parser.add_argument(
+        "--capture",
+        action="append",
+        metavar="FILE",
+        help="a recording of the capture of the CUDA graphs that TRACE replays, or a folder of some; can be repeated",
     )
     parser.add_argument(
         "-o",
@@ -140,13 +146,14 @@ def _check(parsed: argparse.Namespace) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> None:
-    report = torchprof_magic.load(parsed.trace)
+    report = torchprof_magic.load(parsed.trace, capture=parsed.capture)
     if parsed.output:
         path = report.export(parsed.output)
         print_text(printable(f"Wrote {path}"), file=sys.stderr)
     if parsed.sql:
         print_text(_answer(report, parsed.sql, is_json=parsed.json))
     if parsed.summary or parsed.markdown or (not parsed.sql and (parsed.json or not parsed.output)):
+        form: Literal["text", "markdown", "json"]
         form = "markdown" if parsed.markdown else "json" if parsed.json else "text"
         limit = {} if parsed.max_tokens is None else {"max_tokens": parsed.max_tokens}
         print_text(report.summary(form, **limit))

@@ -14,15 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from typing_extensions import TypeIs
+
     from torchprof_magic.jobs.report import RanksReport
     from torchprof_magic.report.trace_report import Report
 
+    Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     Progress = Callable[[int, int], None]
 
 
 @overload  # a str is an Iterable of str, too; and that of a folder gives a RanksReport
 def load(  # type: ignore[overload-overlap]
-    path: str | os.PathLike[str], *, executor: None = None, progress: Progress | None = None
+    path: str | os.PathLike[str],
+    *,
+    capture: Paths | None = None,
+    executor: None = None,
+    progress: Progress | None = None,
 ) -> Report: ...
 
 
@@ -37,8 +44,9 @@ def load(path: str | os.PathLike[str], *, executor: Executor, progress: Progress
 
 
 def load(
-    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    path: Paths,
     *,
+    capture: Paths | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> Report | RanksReport:
@@ -54,6 +62,10 @@ def load(
         path: A path, or a URL that fsspec supports (``s3://``, ``https://``). A URL is downloaded to a temporary
             file, which is deleted afterwards; a download that has no end, or hardly moves, is given up. A URL that
             ends in ``/`` is a folder.
+        capture: For a recording of replayed CUDA graphs: the recording of the step in which they were captured, several
+            of them, or a folder or pattern of files, of which those with a capture are taken. Kernels of graphs get the
+            ops, shapes, modules and lines of the captured launches that they fit, by name, grid and order; what fits
+            none is counted in ``Report.problems``. For one recording, not for many ranks.
         executor: For many ranks: any ``concurrent.futures.Executor``, such as that of Dask, ipyparallel, Ray or MPI.
             Each worker reads one file where it lies and sends back small frames. By default many or large files are
             read in processes of their own, and few small ones here.
@@ -62,13 +74,31 @@ def load(
 
     Damaged parts of a file are repaired or omitted, and counted in ``Report.problems``. Raises ``IngestError`` when
     the file cannot be read, takes more memory than is free, or in a forked process in which polars would hang, and
-    ``NotATraceError`` when the file is not a trace. Of many ranks, a file that cannot be read is a problem of the
+    ``NotATraceError`` when the file is not a trace, also for ``capture``, and ``ValueError`` for a capture with many
+    ranks. Of many ranks, a file that cannot be read is a problem of the
     report; ``IngestError`` is raised when none can be.
     """
     __tracebackhide__ = True
-    if isinstance(path, Iterable) and not isinstance(path, (str, bytes, bytearray, os.PathLike)):
+    if not is_one(path):
+        if capture is not None:
+            raise ValueError(_ONE_RECORDING)
         return load_ranks(path, executor, progress)
     place = place_of(path)
     if place.is_many or executor is not None:
+        if capture is not None:
+            raise ValueError(_ONE_RECORDING)
         return load_ranks(place, executor, progress)
-    return open_report(place, progress)
+    return open_report(place, progress, tuple(map(place_of, () if capture is None else all_of(capture))))
+
+
+_ONE_RECORDING = "a capture belongs to one recording, not to many ranks; load that of one rank with its capture"
+
+
+def is_one(path: Paths) -> TypeIs[str | os.PathLike[str]]:
+    """Return whether something is one path, not several."""
+    return isinstance(path, (str, bytes, bytearray, os.PathLike)) or not isinstance(path, Iterable)
+
+
+def all_of(path: Paths) -> list[str | os.PathLike[str]]:
+    """Return one path or several as a list."""
+    return [path] if is_one(path) else list(path)

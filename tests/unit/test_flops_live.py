@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 import torchprof_magic as tp
-from torchprof_magic.facts.ops.flops import flops_of_events
+from torchprof_magic.facts.ops.flops import flops_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +118,7 @@ def test_the_flops_of_convolutions_survive_export_and_saving(tmp_path: Path, end
         report.save(copy)
     else:
         report.export(copy)
-    assert flops_of_events(tp.load(copy).trace).sum() == expected
+    assert flops_in(tp.load(copy).trace).sum() == expected
 
 
 def test_two_passes_have_the_flops_of_the_second_on_the_times_of_the_first() -> None:

@@ -15,6 +15,7 @@ import polars as pl
 from torchprof_magic.exporters.exact_text import json_list, json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.model.counter_names import event_name
+from torchprof_magic.model.cycle_filter import without_captures
 from torchprof_magic.model.meta import CALL_STACKS_KEY
 from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
@@ -47,6 +48,7 @@ _ARGS = (
     ("dtypes", "Input type"),
     ("concrete_inputs", "Concrete Inputs"),
     ("script_modules", "Module Hierarchy"),
+    ("kernel", "kernel"),
 )
 _MEMORY_ARGS = (
     ("reserved_bytes", "Total Reserved"),
@@ -77,6 +79,7 @@ def write_chrome(trace: Trace, path: Path) -> Path:
 
 def chrome_lines(trace: Trace) -> Iterator[str]:
     """Yield the file in large chunks."""
+    trace = without_captures(trace)
     tracks = lay_tracks(trace)
     times = (trace.events["start_ns"], trace.memory["time_ns"], trace.counters["time_ns"])
     first_ns = min(*map(_lowest, times), 0)
@@ -235,6 +238,7 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
         translated(events["dtypes"], json_value).alias("dtypes"),
         translated(events["concrete_inputs"], json_value).alias("concrete_inputs"),
         translated(events["script_modules"], json_text).alias("script_modules"),
+        translated(events["kernel"], json_text).alias("kernel"),
         translated(events["launch_config"], partial(_members, LAUNCH_KEYS)).alias("launch_members"),
         translated(events["collective"], partial(_members, COLLECTIVE_KEYS)).alias("collective_members"),
     )

@@ -10,11 +10,12 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.device.device_time import device_time
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
-from torchprof_magic.facts.ops.flops import flops_of_events, modelled_ratio
+from torchprof_magic.facts.ops.flops import flops_in, modelled_ratio
 from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.deciding_time import is_decided_on_device
@@ -456,7 +457,7 @@ def _recording(trace: Trace) -> tuple[Fact, ...]:
         return _graph(trace)
     events = trace.events
     threads = trace.lanes.filter(pl.col("kind") == "thread").height
-    facts = [_number("Events", events.height, "count"), _number("Threads", threads, "count")]
+    facts = [_number("Events", int((~on_captured_lanes(trace)).sum()), "count"), _number("Threads", threads, "count")]
     if work := events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).height:
         facts.append(_number("Kernels, copies and fills", work, "count"))
     facts += _flops(trace)
@@ -485,8 +486,7 @@ def _flops(trace: Trace) -> tuple[Fact, ...]:
     share = modelled_ratio(trace)
     if share is None:
         return ()
-    is_counted = counted_part(trace).holds(trace.events["start_ns"].to_numpy())
-    flops = float(flops_of_events(trace).filter(pl.Series(is_counted)).sum())
+    flops = float(flops_in(trace, counted_part(trace)).sum())
     time = "device time" if trace.has_device else "host time of ops"
     return (
         _number("FLOPs", flops / counted_steps(trace).steps, "flop", _each(trace)),

@@ -1,4 +1,4 @@
-"""One recording cycle of a trace that holds several."""
+"""Parts of a trace: one recording cycle of several, or the recording without the captures beside it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,59 @@ from torchprof_magic.model.overlaps import count_overlaps
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
 
 
 def of_cycle(trace: Trace, cycle: int) -> Trace:
-    """Return the trace without the events, steps and links of other cycles. All stacks are kept."""
+    """Return the trace without the events, steps and links of other cycles. All stacks are kept.
+
+    So are captures of graphs that were loaded beside the recording.
+    """
+    is_of = pl.col("cycle") == cycle
     is_kept = (trace.events["cycle"] == cycle).to_numpy()
+    is_kept = is_kept | np.isin(trace.events["lane"].to_numpy(), trace.meta.captured_lanes)
+    scopes = trace.scopes.filter(is_of | pl.col("lane").is_in(trace.meta.captured_lanes))
+    steps = trace.steps.filter(is_of)
+    marks = tuple(mark for mark in trace.meta.recorded_steps if mark.cycle == cycle)
+    found = replace(
+        trace,
+        memory=trace.memory.filter(is_of),
+        steps=steps,
+        scopes=scopes,
+        tags=trace.tags.filter(is_of),
+        waits=trace.waits.filter(is_of),
+        host_lines=trace.host_lines.filter(is_of),
+        storages=trace.storages.filter(is_of),
+        counters=trace.counters.filter(is_of),
+    )
+    found = _of_events(found, is_kept)
+    return replace(
+        found,
+        meta=replace(
+            found.meta,
+            recorded_steps=marks,
+            chosen_steps=(),
+            is_partial=not steps["complete"].all(),
+            extra=_with_trace_id(trace.meta.extra, cycle),
+        ),
+        problems=tuple(_with_overlaps(trace.problems, count_overlaps(found.events, steps))),
+    )
+
+
+def without_captures(trace: Trace) -> Trace:
+    """Return the trace without the captures of graphs that were loaded beside it, as it is in its file."""
+    lanes = trace.meta.captured_lanes
+    if not lanes:
+        return trace
+    scopes = trace.scopes.filter(~pl.col("lane").is_in(lanes))
+    found = _of_events(replace(trace, scopes=scopes), ~np.isin(trace.events["lane"].to_numpy(), lanes))
+    return replace(found, meta=replace(found.meta, graph_captures=(), captures_from=()))
+
+
+def _of_events(trace: Trace, is_kept: BoolArray) -> Trace:
+    """Return the trace with some of its events, and the lanes that these and the other rows are on."""
     number = np.full(len(is_kept) + 1, NO_PARENT)
     number[:-1][is_kept] = np.arange(is_kept.sum())
     above = nearest_marked(trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy(), is_kept)
@@ -29,38 +75,28 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
     events = trace.events.filter(pl.Series(is_kept)).with_columns(
         pl.Series("parent", parent, dtype=pl.Int32), pl.Series("depth", depth_of(parent), dtype=pl.Int32)
     )
-    scopes = trace.scopes.filter(pl.col("cycle") == cycle)
-    waits, host_lines = (each.filter(pl.col("cycle") == cycle) for each in (trace.waits, trace.host_lines))
-    lanes = pl.concat([each["lane"] for each in (events, scopes, waits, host_lines)]).unique().sort()
+    on_lanes = (events, trace.scopes, trace.waits, trace.host_lines)
+    lanes = pl.concat([each["lane"] for each in on_lanes]).unique().sort()
     places = {lane: place for place, lane in enumerate(lanes.to_list())}
     source, target = (number[trace.flows[name].to_numpy()] for name in ("source", "target"))
     flows = trace.flows.with_columns(
         pl.Series("source", source, dtype=pl.Int32), pl.Series("target", target, dtype=pl.Int32)
     )
-    memory = trace.memory.filter(pl.col("cycle") == cycle)
-    steps = trace.steps.filter(pl.col("cycle") == cycle)
-    marks = tuple(mark for mark in trace.meta.recorded_steps if mark.cycle == cycle)
+    moved = pl.col("lane").replace_strict(places, return_dtype=pl.Int32)
+    captures = tuple(
+        replace(capture, lanes=tuple(places[lane] for lane in capture.lanes if lane in places))
+        for capture in trace.meta.graph_captures
+    )
     return replace(
         trace,
-        events=events.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
+        events=events.with_columns(moved),
+        scopes=trace.scopes.with_columns(moved),
+        waits=trace.waits.with_columns(moved),
+        host_lines=trace.host_lines.with_columns(moved),
         lanes=trace.lanes[lanes.to_list()],
         flows=flows.filter((pl.col("source") >= 0) & (pl.col("target") >= 0)),
-        memory=memory.with_columns(pl.Series("event", number[memory["event"].to_numpy()], dtype=pl.Int32)),
-        steps=steps,
-        scopes=scopes.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
-        tags=trace.tags.filter(pl.col("cycle") == cycle),
-        waits=waits.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
-        host_lines=host_lines.with_columns(pl.col("lane").replace_strict(places, return_dtype=pl.Int32)),
-        storages=trace.storages.filter(pl.col("cycle") == cycle),
-        counters=trace.counters.filter(pl.col("cycle") == cycle),
-        meta=replace(
-            trace.meta,
-            recorded_steps=marks,
-            chosen_steps=(),
-            is_partial=not steps["complete"].all(),
-            extra=_with_trace_id(trace.meta.extra, cycle),
-        ),
-        problems=tuple(_with_overlaps(trace.problems, count_overlaps(events, steps))),
+        memory=trace.memory.with_columns(pl.Series("event", number[trace.memory["event"].to_numpy()], dtype=pl.Int32)),
+        meta=replace(trace.meta, graph_captures=captures),
     )
 
 

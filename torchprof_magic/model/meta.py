@@ -258,6 +258,22 @@ class Compilation(_Bounded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GraphCapture(_Bounded):
+    """A graph whose capture is from another file: the name of the range around it, if any, and of the file.
+
+    ``lanes`` are the rows of ``Trace.lanes`` on which its events are: the launches that were captured, in order, and
+    the ops and frames around them. Only the order of their times has a meaning.
+    """
+
+    name: str
+    file: str
+    lanes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        self._shorten("name", "file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """One step of a watched run, or several that follow one another; times in ns from the beginning of the run.
 
@@ -334,6 +350,8 @@ class Meta(_Bounded):
     ``compiled`` are the functions that ``torch.compile`` had compiled by the end of a live run that ran some, and
     ``compilations`` what it compiled during the run, in order.
     ``watched`` is set if the whole run was watched (``--watch``).
+    ``graph_captures`` are those that were loaded beside the recording, and ``captures_from`` the files of them, also
+    those in which there is none.
     """
 
     title: str = ""
@@ -369,10 +387,25 @@ class Meta(_Bounded):
     compiled: tuple[CompiledFrame, ...] = ()
     compilations: tuple[Compilation, ...] = ()
     watched: WatchedRun | None = None
+    graph_captures: tuple[GraphCapture, ...] = ()
+    captures_from: tuple[str, ...] = ()
     extra: tuple[tuple[str, str], ...] = field(default=())
 
     def __post_init__(self) -> None:
         self._shorten(
-            "title", "torch_version", "device_names", "devices", "backend", "extra", "cpu_features", "cpu_model"
+            "title",
+            "torch_version",
+            "device_names",
+            "devices",
+            "backend",
+            "extra",
+            "cpu_features",
+            "cpu_model",
+            "captures_from",
         )
         self._shorten("cell_labels", most_chars=MAX_MESSAGE_CHARS)
+
+    @property
+    def captured_lanes(self) -> tuple[int, ...]:
+        """The lanes of captures that were loaded beside the recording: nothing ran on them during it."""
+        return tuple(lane for capture in self.graph_captures for lane in capture.lanes)

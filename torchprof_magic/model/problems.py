@@ -701,8 +701,42 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "{kernels} of {work} ran in CUDA graphs, each started by one launch. "
         "Their names, times and streams are known, but not the ops they come from, so their time is assigned to the "
         "op around the launch.",
-        "To see the time by op, record a step without CUDA graphs: call or compile the model without them.",
-        "Most device work was started by launches of CUDA graphs.",
+        "To see the time by op, load the recording of the capture as well: load(path, capture=path_of_the_capture). "
+        "Or record a step without CUDA graphs: call or compile the model without them.",
+        "Most device work was started by launches of CUDA graphs whose capture is not known.",
+    ),
+    "run.graph_unmatched": Kind(
+        "warning",
+        "{kernels} of graphs, {share} of the device time, have no op: they fit no captured launch.",
+        "Load the capture of the same graph, with the same batch size: load(path, capture=path_of_the_capture). "
+        "It accepts a list of captures.",
+        "Captures of graphs are known, but some work of graphs could not be matched with their launches.",
+    ),
+    "run.graph_unsure": Kind(
+        "warning",
+        "{replays} of graphs fit several captures equally well, so ops and shapes may be those of another one. "
+        "Those of the last one are shown.",
+        "Load only the capture of the graph that was replayed.",
+        "Captures with different ops have the same kernels, and the replays do not say their grids.",
+    ),
+    "run.graph_by_order": Kind(
+        "info",
+        "{replays} of graphs were matched with the captured launches by their order alone: "
+        "the calls do not say which kernels they launch.",
+        "",
+        "A graph has exactly the work that was captured, on one stream, and the captured launches have no names.",
+    ),
+    "run.capture_only": Kind(
+        "info",
+        "This is the recording of a capture: {launches} were captured into a graph, and nothing of it ran.",
+        "Record replays of the graph, and load them with it: load(path_of_the_replay, capture=path_of_this_file).",
+        "Most launches were captured into a graph, and no graph was launched.",
+    ),
+    "run.no_capture": Kind(
+        "warning",
+        "No captured launch is in {file}, which was loaded as a capture.",
+        "Record the step in which the graph is captured, with the profiler running before the capture begins.",
+        "A file that was given as `capture` has no calls that launch kernels without running them.",
     ),
     "run.distorted": Kind(
         "warning",

@@ -218,6 +218,15 @@ EVENTS_COLUMNS = (
         max_chars=MAX_JSON_CHARS,
     ),
     FrameColumn(
+        "kernel",
+        TEXT,
+        "text",
+        "Name of the kernel that a launch call starts, as files of ROCm say it, also where the launch is captured into "
+        "a graph; null if not recorded.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
         "collective",
         TEXT,
         "json",
@@ -755,7 +764,7 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 11
+SAVED_VERSION = 12
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -781,6 +790,7 @@ ADDED_COLUMNS = {
     ("events", "collective"): 7,
     ("events", "overload"): 8,
     ("events", "script_modules"): 8,
+    ("events", "kernel"): 12,
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.facts.device.busy import has_any_device
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import top_rows
 from torchprof_magic.model.units import (
@@ -68,7 +69,9 @@ def machine_of(trace: Trace) -> str:
         has_device = has_any_device(trace)
         if trace.events.height == 0 and trace.memory.height > 0:
             return machine_sentence(trace.meta, counted(trace.memory.height, "memory event"), has_device=has_device)
-        return machine_sentence(trace.meta, counted(trace.events.height, "event"), has_device=has_device)
+        return machine_sentence(
+            trace.meta, counted(int((~on_captured_lanes(trace)).sum()), "event"), has_device=has_device
+        )
     tensors = graph_tensors_table(trace).frame.height
     return f"{counted(trace.graph_ops.height, 'call')} · {counted(tensors, 'tensor')}"
 

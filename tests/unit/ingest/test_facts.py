@@ -10,11 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pytest
 from support import allocation, make_trace, span
 
+from torchprof_magic.facts.device.graph_work import graph_work, replayed_calls
 from torchprof_magic.facts.ops.calls import OpRows, ops_around, rows_among
+from torchprof_magic.facts.shared import launch_sources
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.loading import load
 from torchprof_magic.model.intervals import depth_of, self_time
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
@@ -228,11 +233,17 @@ def check_ops(report: Report, fact: dict[str, Any], row: dict[str, Any]) -> None
 
 
 def check_op_calls(report: Report, fact: dict[str, Any], row: dict[str, Any]) -> None:
-    """The op table itself: it nests annotations too, which changes self times but neither calls nor names."""
+    """The op table itself: it nests annotations too, which changes self times but neither calls nor names.
+
+    Calls that a replayed graph repeats count there as well, and not in the facts.
+    """
+    trace, alone = ops_alone(report, row)
+    again = pl.DataFrame({"name": trace.events["name"][alone.row], "n": replayed_calls(trace, WHOLE)[alone.row]})
+    replayed = dict(again.group_by(pl.col("name").cast(pl.String)).agg(pl.col("n").sum()).rows())
     steps = sum(category_of(cat) == "cpu_op" for _, cat, _ in row.get("profiler_steps", []))
     ops = report.ops.filter(pl.col("kind") == "cpu_op")
-    assert ops["calls"].sum() == fact["n"] - steps
-    calls = dict(ops.select("name", "calls").rows())
+    assert ops["calls"].sum() == fact["n"] - steps + sum(replayed.values())
+    calls = {name: count - replayed[name] for name, count in ops.select("name", "calls").rows()}
     assert [[name, calls[name]] for name, _ in fact["top_count"]] == fact["top_count"]
 
 
@@ -254,8 +265,13 @@ def check_ops_with_sequence(report: Report, fact: int, row: dict[str, Any]) -> N
 
 
 def check_device_time_by_op(report: Report, fact: list[list[Any]], row: dict[str, Any]) -> None:
+    """The facts go by the launch. Work of a graph whose capture is in the file belongs to the op that was captured."""
     trace, ops = ops_alone(report, row)
-    table = by_name(trace.events[ops.row], ops.self_device_ns)
+    source = launch_sources(trace)
+    work = np.flatnonzero(source >= 0)
+    own = sum_by(ops_around(trace, ops.nest, source[work]), trace.events["dur_ns"].to_numpy()[work], len(ops.row))
+    assert graph_work(trace).is_matched.any() or own.tolist() == ops.self_device_ns.tolist()
+    table = by_name(trace.events[ops.row], own)
     check_top(table.select("name", "self").rows(), fact)
 
 

@@ -36,6 +36,9 @@ def captures_of(trace: Trace) -> Captures:
     """Return the captures of a trace. One that is cut off by the recording reaches to its edge."""
     events = trace.events
     begins, ends = (is_named(trace, pattern, "runtime") for pattern in (BEGIN_CAPTURE, END_CAPTURE))
+    # A capture from another file did not happen in this recording.
+    is_beside = np.isin(events["lane"].to_numpy(), trace.meta.captured_lanes)
+    begins, ends = begins & ~is_beside, ends & ~is_beside
     rows = np.flatnonzero(begins | ends)
     start, lane, cycle = (events[name].to_numpy().astype(np.int64) for name in ("start_ns", "lane", "cycle"))
     end = start + events["dur_ns"].to_numpy()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.shared import in_category, is_named, launch_sources
+from torchprof_magic.facts.device.graph_work import origins
+from torchprof_magic.facts.shared import in_category, is_named
 from torchprof_magic.model.intervals import NO_PARENT, marked_above, nearest_marked
 from torchprof_magic.model.rows import are_known, frame_of, values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
@@ -122,7 +123,7 @@ def _described_by(trace: Trace, row: IntArray, *, on_host: BoolArray) -> IntArra
     events = trace.events
     parent, is_range = events["parent"].to_numpy(), is_named(trace, COLLECTIVE_RANGE)
     has_text = are_known(events["collective"])
-    host = np.where(on_host, row, launch_sources(trace)[row]).astype(np.int64)
+    host = np.where(on_host, row, origins(trace)[row]).astype(np.int64)
     return np.stack([marked_above(parent, marked, host) for marked in (is_range, has_text)], axis=1)
 
 

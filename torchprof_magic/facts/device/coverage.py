@@ -319,6 +319,12 @@ def loss_of(trace: Trace) -> Loss:
     )
 
 
+def is_capture_alone(trace: Trace) -> bool:
+    """Return whether most launches of a recording were captured into a graph, and no graph was replayed."""
+    found = launches_of(trace)
+    return bool(found.is_captured.sum() > (found.events > 0).sum()) and not found.is_graph.any()
+
+
 @once_per_trace
 def work_without_launch(trace: Trace) -> IntArray:
     """Return the rows of the device work whose launch is not in the file."""

@@ -38,6 +38,7 @@ def host_nest(trace: Trace) -> HostNest:
     """Return the host events of all threads, properly nested."""
     events = trace.events
     is_thread = (trace.lanes["kind"] == "thread").to_numpy()
+    is_thread = is_thread | np.isin(np.arange(len(is_thread)), trace.meta.captured_lanes)
     lane_of = events["lane"].to_numpy()
     is_host = in_category(trace, *NESTED) & is_thread[lane_of]
     row = np.flatnonzero(is_host)

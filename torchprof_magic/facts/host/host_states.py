@@ -131,9 +131,9 @@ def compile_ranges(trace: Trace) -> IntArray:
 
 @once_per_trace
 def thread_timelines(trace: Trace) -> dict[int, Timeline]:
-    """Return the states over time of every thread, by its lane."""
-    host, states = host_nest(trace), host_states(trace)
-    found = {lane: _timeline(segments_of(host, rows), states) for lane, rows in lanes_of(host)}
+    """Return the states over time of every thread, by its lane; captures from other files took no time."""
+    host, states, beside = host_nest(trace), host_states(trace), trace.meta.captured_lanes
+    found = {lane: _timeline(segments_of(host, rows), states) for lane, rows in lanes_of(host) if lane not in beside}
     captures = captures_of(trace)
     for lane in np.unique(captures.lane).tolist() if found else ():
         if lane in found:

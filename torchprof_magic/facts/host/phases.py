@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from torchprof_magic.facts.device.graph_work import origin_links
 from torchprof_magic.facts.host.host_states import COMPILE_NAME, DATA_NAME
-from torchprof_magic.facts.shared import ask_event_names, in_category, is_named, launch_links, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_RANGE
@@ -121,8 +122,7 @@ def _defaults(trace: Trace) -> npt.NDArray[np.int8]:
 
 
 def _with_device_events(phase: npt.NDArray[np.int8], trace: Trace) -> npt.NDArray[np.int8]:
-    launches = launch_links(trace)
-    source, target = launches["source"].to_numpy(), launches["target"].to_numpy()
+    source, target = origin_links(trace)
     is_comm = phase[target] == PHASES.index("communication")
     phase[target] = np.where(is_comm, phase[target], phase[source])
     return phase

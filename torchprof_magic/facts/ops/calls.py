@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.shared import in_category, launch_links, once_for_the_whole, once_per_trace
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
+from torchprof_magic.facts.device.graph_work import origin_links
+from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import (
@@ -75,6 +77,8 @@ def rows_among(trace: Trace, categories: tuple[str, ...]) -> OpRows:
     events = trace.events
     found = nest_among(trace, in_category(trace, *categories))
     start, dur = (events[name].to_numpy()[found.row] for name in ("start_ns", "dur_ns"))
+    if trace.meta.captured_lanes:
+        dur = dur * ~on_captured_lanes(trace)[found.row]
     self_device = _device_ns(trace, found, WHOLE)
     turns = levels(depth_of(found.parent)) if self_device.any() or trace.memory.height else []
     return OpRows(
@@ -152,7 +156,6 @@ def _intervals(trace: Trace, rows: npt.NDArray[np.integer]) -> tuple[IntArray, I
 
 def _device_ns(trace: Trace, ops: Nest, part: TimeRange) -> IntArray:
     """Return the device time that each op launched itself, through launch call and innermost op around it."""
-    launches = launch_links(trace)
-    work = launches["target"].to_numpy()
+    calls, work = origin_links(trace)
     _, dur = part.cut(*(trace.events[name].to_numpy()[work] for name in ("start_ns", "dur_ns")))
-    return sum_by(ops_around(trace, ops, launches["source"].to_numpy()), dur, len(ops.row))
+    return sum_by(ops_around(trace, ops, calls), dur, len(ops.row))

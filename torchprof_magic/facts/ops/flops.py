@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.graph_work import is_captured, replayed_calls
 from torchprof_magic.facts.ops.calls import op_rows
-from torchprof_magic.facts.shared import ask_event_names, in_category, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
-from torchprof_magic.model.rows import are_known
+from torchprof_magic.model.rows import are_known, filled
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, MAX_SUM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
@@ -166,12 +168,23 @@ def flops_of(name: str, shapes: str, concrete_inputs: str | None = None) -> int 
     return flops if 0 <= flops <= MAX_SUM else None
 
 
-@once_per_trace
-def flops_of_events(trace: Trace) -> pl.Series:
-    """Return the FLOPs of each event, null where they are not known.
+@once_for_the_whole
+def flops_in(trace: Trace, part: TimeRange) -> pl.Series:
+    """Return the FLOPs of each event that begins in a part, null where they are not known and for events elsewhere.
 
-    An op inside another one with known FLOPs has none of its own, so the sum counts each operation once.
+    An op inside another one with known FLOPs has none of its own, so the sum counts each operation once. An op that
+    was captured into a graph has those of the replays that begin in the part, as nothing ran when it was captured.
     """
+    flops = flops_of_calls(trace)
+    begun = part.holds(trace.events["start_ns"].to_numpy())
+    times = np.where(is_captured(trace), replayed_calls(trace, part, any_of_it=False), begun)
+    is_beyond = filled(flops, 0) > MAX_SUM // np.maximum(times, 1)
+    return _summable(flops.set(pl.Series(is_beyond | (times == 0)), None) * pl.Series(times)).alias("flops")
+
+
+@once_per_trace
+def flops_of_calls(trace: Trace) -> pl.Series:
+    """Return the FLOPs of each event, once, null where they are not known; of ops inside others as ``flops_in``."""
     events = trace.events
     has_formula = ask_event_names(trace, pl.col("name").is_in(list(FORMULAS))).astype(np.bool_)
     rows = np.flatnonzero(has_formula & in_category(trace, "cpu_op") & are_known(events["shapes"]))
@@ -205,12 +218,12 @@ def _summable(flops: pl.Series) -> pl.Series:
     """Return the counts; if damaged ones would make a sum too large, without those that are too large for that."""
     if float(flops.cast(pl.Float64).sum()) <= MAX_SUM:
         return flops
-    return flops.set(flops > MAX_SUM // len(flops), None)
+    return flops.set((flops > MAX_SUM // len(flops)).fill_null(value=False), None)
 
 
 def has_flops(trace: Trace) -> bool:
     """Return whether the FLOPs of any op are known."""
-    flops = flops_of_events(trace)
+    flops = flops_in(trace)
     return flops.null_count() < len(flops)
 
 
@@ -222,7 +235,7 @@ def modelled_ratio(trace: Trace) -> float | None:
     if not has_flops(trace):
         return None
     ops = op_rows(trace)
-    is_known = are_known(flops_of_events(trace))[ops.row]
+    is_known = are_known(flops_in(trace))[ops.row]
     if trace.has_device:
         whole = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))["dur_ns"].sum()
         known = ops.total_device_ns[is_known].sum()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.ops.calls import nest_among, ops_around
-from torchprof_magic.facts.ops.flops import flops_of_events
+from torchprof_magic.facts.ops.flops import flops_of_calls
 from torchprof_magic.facts.ops.torch_stacks import own_stacks, with_forward_stacks
 from torchprof_magic.facts.shared import ask_event_names, in_category, launch_sources, once_per_trace
 from torchprof_magic.facts.sums import running_sum
@@ -65,7 +66,7 @@ def torch_calls(trace: Trace) -> pl.DataFrame:
 def _host_calls(trace: Trace) -> pl.DataFrame:
     """Return the events of the host, nested and with only children merged as torch does."""
     row, op = _host_rows(trace)
-    frame = trace.events.with_columns(flops_of_events(trace))[row]
+    frame = trace.events.with_columns(flops_of_calls(trace))[row]
     start, dur = (frame[name].to_numpy() for name in ("start_ns", "dur_ns"))
     parent, depth, _ = nest(_threads(trace, row, op), start, dur)
     name = torch_names(frame["name"])
@@ -97,7 +98,7 @@ def _host_rows(trace: Trace) -> tuple[IntArray, IntArray]:
     """Return the rows of the host's events in nesting order by torch's threads, and the op around each or -1."""
     events = trace.events
     is_hidden = ask_event_names(trace, pl.col("name").is_in(_HIDDEN)).astype(np.bool_)
-    row = np.flatnonzero(in_category(trace, *_ON_HOST) & ~is_hidden)
+    row = np.flatnonzero(in_category(trace, *_ON_HOST) & ~is_hidden & ~on_captured_lanes(trace))
     op = _op_around(trace, row)
     start, dur = (events[name].to_numpy()[row].astype(np.int64) for name in ("start_ns", "dur_ns"))
     order = nesting_order(_threads(trace, row, op), start, dur)

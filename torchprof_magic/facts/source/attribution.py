@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.graph_work import origin_links, replays_at
 from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
 from torchprof_magic.facts.host.host_states import Timeline, timelines_of
-from torchprof_magic.facts.ops.flops import flops_of_events
-from torchprof_magic.facts.shared import device_rows, launch_links
+from torchprof_magic.facts.ops.flops import flops_in
+from torchprof_magic.facts.shared import device_rows
 from torchprof_magic.facts.source.forward_of import backward_nodes, first_forward_of_events, forward_of_events
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
@@ -80,10 +81,9 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     events = trace.events
     lane, start = (events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns"))
     sites = Finder(runs).sites_at(lane, start)
-    launches = launch_links(trace)
-    target = launches["target"].to_numpy()
+    calls, work = origin_links(trace)
     sites[device_rows(trace)] = NO_PARENT
-    sites[target] = sites[launches["source"].to_numpy()]
+    sites[work] = sites[calls]
     forward = first_forward_of_events(trace) if runs.is_of_lines else forward_of_events(trace)
     known = np.flatnonzero(forward >= 0)
     of_forward = sites[forward[known]]
@@ -100,6 +100,7 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     sites, forward = sites_of_events(trace, runs), forward_of_events(trace)
     parent, _, overlaps = nest(runs.lane, runs.start_ns, runs.dur_ns)
     run_start, run_ns = part.cut(runs.start_ns, runs.dur_ns)
+    run_ns = run_ns * ~np.isin(runs.lane, trace.meta.captured_lanes)
     start = events["start_ns"].to_numpy()
     _, dur = part.cut(start, events["dur_ns"].to_numpy())
     work = device_rows(trace)
@@ -108,11 +109,11 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     calls = BlockingCalls(*(column[~calls.meet("profiler")] for column in calls))
     _, wait_ns = part.cut(calls.start_ns, calls.end_ns - calls.start_ns)
     nodes = backward_nodes(trace)
-    flops = flops_of_events(trace)
-    counted = np.flatnonzero(are_known(flops) & part.holds(start))
+    flops = flops_in(trace, part)
+    counted = np.flatnonzero(are_known(flops))
     of_counted, is_of_backward = filled(flops, 0)[counted], forward[counted] >= 0
     return Shares(
-        runs=_runs(runs, part),
+        runs=_runs(trace, runs, part),
         self_ns=sum_by(runs.site, own_time(parent, run_start, run_ns, overlaps), count),
         total_ns=sum_by(runs.site, run_ns * ~is_repeated(runs), count),
         wait_ns=sum_by(sites[calls.row], wait_ns, count),
@@ -126,14 +127,24 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     )
 
 
-def _runs(runs: Runs, part: TimeRange) -> IntArray:
-    """Return how often each part ran. Runs that follow one another directly are one, as of a line that steps."""
-    chosen = np.flatnonzero(part.touches(runs.start_ns, runs.dur_ns))
+def _runs(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
+    """Return how often each part ran, or was replayed in a graph.
+
+    Runs that follow one another directly are one, as of a line that steps.
+    """
+    times = times_run(trace, runs, part)
+    chosen = np.flatnonzero(times)
     order = chosen[np.argsort(runs.lane[chosen], kind="stable")]
     site, lane = runs.site[order], runs.lane[order]
     goes_on = np.zeros(len(site), np.bool_)
     goes_on[1:] = (site[1:] == site[:-1]) & (lane[1:] == lane[:-1])
-    return sum_by(site, (~goes_on).astype(np.int64), runs.sites)
+    return sum_by(site, np.where(goes_on, 0, times[order]), runs.sites)
+
+
+def times_run(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
+    """Return for each run how often it was in a part of the time: 1 if any of it was, and once more per replay."""
+    ran = part.touches(runs.start_ns, runs.dur_ns) & ~np.isin(runs.lane, trace.meta.captured_lanes)
+    return ran.astype(np.int64) + replays_at(trace, part, runs.lane, runs.start_ns)
 
 
 def is_repeated(runs: Runs) -> np.ndarray:

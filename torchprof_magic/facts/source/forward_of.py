@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.shared import in_category, is_named, launch_links, once_per_trace
+from torchprof_magic.facts.device.graph_work import origin_links
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, nearest_marked
 from torchprof_magic.model.rows import are_in, rows_where
 
@@ -39,8 +40,8 @@ def forward_of_events(trace: Trace) -> IntArray:
     marked = (forward[:-1] >= 0) | is_range
     nearest = nearest_marked(parent, events["depth"].to_numpy(), marked)[:-1]
     found = forward[nearest]
-    launches = launch_links(trace)
-    found[launches["target"].to_numpy()] = found[launches["source"].to_numpy()]
+    calls, work = origin_links(trace)
+    found[work] = found[calls]
     return found
 
 

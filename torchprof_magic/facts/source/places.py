@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
-from torchprof_magic.facts.shared import in_category, is_named, launch_sources, name_numbers, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, name_numbers, once_per_trace
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.script_modules import module_of_ops
 from torchprof_magic.model.distinct import distinct
@@ -160,7 +161,7 @@ def _tree_of(trace: Trace, stack: IntArray, parent: IntArray, of_event: IntArray
 def _frame_around(trace: Trace, rows: IntArray) -> IntArray:
     """Return the innermost frame around each event row, around its launch if it ran on a device, or -1."""
     nest = host_nest(trace)
-    launch = np.append(launch_sources(trace), NO_PARENT)[rows].astype(np.int64)
+    launch = np.append(origins(trace), NO_PARENT)[rows].astype(np.int64)
     rows = np.where(launch >= 0, launch, rows)
     is_nested = np.zeros(trace.events.height + 1, np.bool_)
     is_nested[nest.row] = True

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.ops.torch_stacks import RANGE_OF_NODE
-from torchprof_magic.facts.shared import launch_sources, once_per_trace
+from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.rows import are_known
@@ -71,7 +72,7 @@ def module_of_ops(trace: Trace, rows: IntArray) -> pl.Series:
     found = script_modules(trace)
     if found is None:
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(rows))
-    launch = np.append(launch_sources(trace), NO_PARENT)[rows]
+    launch = np.append(origins(trace), NO_PARENT)[rows]
     op = _ops_around(trace)[np.where(launch >= 0, launch, rows)]
     site = pl.Series(np.append(found.of_event, NO_PARENT)[op])
     return found.sites["name"].cast(pl.String).gather(site.set(site < 0, None))

@@ -9,10 +9,11 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.graph_work import origin_links
 from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.facts.host.distortion import LEAST_PLAIN_STEPS, find_distortion
 from torchprof_magic.facts.host.one_time import one_time_spans
-from torchprof_magic.facts.shared import in_category, is_named, launch_links, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.advice.kinds import Spans
 from torchprof_magic.findings.verdict.accounts import device_account
@@ -280,8 +281,7 @@ def work_of(trace: Trace, rows: IntArray) -> Cost:
 
 def device_work_of(trace: Trace, rows: IntArray) -> IntArray:
     """Return the device work that was launched in some host events."""
-    launches = launch_links(trace)
-    source, target = (launches[name].to_numpy().astype(np.int64) for name in ("source", "target"))
+    source, target = origin_links(trace)
     spans, lanes = spans_of(trace, rows), trace.events["lane"].to_numpy()
     start = trace.events["start_ns"].to_numpy()[source]
     is_mine = np.zeros(len(source), np.bool_)

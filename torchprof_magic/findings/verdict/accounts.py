@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import CountedSteps, counted_part, counted_steps, has_counted_steps
+from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.host_lines import import_at, line_seen_in, seen_lines
@@ -24,7 +25,7 @@ from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.host.seen_waits import stands_for_all
 from torchprof_magic.facts.host.silence import are_silent
 from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, step_pieces
-from torchprof_magic.facts.shared import is_named, launch_sources, name_numbers, once_per_trace
+from torchprof_magic.facts.shared import is_named, name_numbers, once_per_trace
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.facts.source.step_places import called, placed_pieces
 from torchprof_magic.facts.sums import sum_by
@@ -354,7 +355,7 @@ def _top_work(trace: Trace, kind: str, row: IntArray, ns: IntArray) -> Cause:
     """Return a cause with the work that has the most time, and the line that launched the most."""
     if len(row) == 0:
         return Cause(kind=kind, ns=0)
-    call = launch_sources(trace).astype(np.int64)[row]
+    call = origins(trace).astype(np.int64)[row]
     return _most(trace, kind, row, ns, places_of(trace, call))
 
 

@@ -12,7 +12,9 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.believable import as_recorded
-from torchprof_magic.facts.device.coverage import launches_of, loss_of
+from torchprof_magic.facts.device.coverage import is_capture_alone, launches_of, loss_of
+from torchprof_magic.facts.device.graph_captures import captured_graphs
+from torchprof_magic.facts.device.graph_work import graph_work
 from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.device.unrecorded import signs_of_device
@@ -22,7 +24,7 @@ from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.rows import are_known, filled, row_keys, row_numbers
 from torchprof_magic.model.trace import COLLECTIVE_KEYS
-from torchprof_magic.model.units import counted, enumerated, format_count, format_ns
+from torchprof_magic.model.units import counted, enumerated, format_count, format_ns, format_ratio
 from torchprof_magic.model.vendors import GRAPH_LAUNCH
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ def diagnose(trace: Trace) -> tuple[Problem, ...]:
         *_impossible(trace),
         *_odd_numbers(trace),
         _graph_launches(trace),
+        *_graphs(trace),
         _distorted(trace),
     )
     return tuple(problem for problem in found if problem is not None)
@@ -200,10 +203,10 @@ def _impossible(trace: Trace) -> Iterator[Problem]:
 
 
 def _graph_launches(trace: Trace) -> Problem | None:
-    """Return a note if most device work was started by graph launches: its ops are unknown."""
+    """Return a note if most device work was started by graph launches whose capture is not known: so are its ops."""
     work = len(device_rows(trace))
     is_graph = is_named(trace, GRAPH_LAUNCH)
-    if not work or not is_graph.any():
+    if not work or not is_graph.any() or graph_work(trace).is_matched.any():
         return None
     launches = launch_links(trace).group_by("source").len()
     graphs = launches.filter(pl.Series(is_graph[launches["source"].to_numpy()]) & (pl.col("len") >= _GRAPH_SIZE))
@@ -213,6 +216,40 @@ def _graph_launches(trace: Trace) -> Problem | None:
     return problem(
         "run.graph_launches", count=graphs.height, kernels=counted(inside, "kernel"), work=format_count(work)
     )
+
+
+def _graphs(trace: Trace) -> Iterator[Problem]:
+    """Yield what is not known of graphs although captures are, and that nothing but a capture was recorded."""
+    found = graph_work(trace)
+    if (unmatched := unmatched_share(trace)) is not None:
+        kernels, share = unmatched
+        yield problem(
+            "run.graph_unmatched", count=kernels, kernels=counted(kernels, "kernel"), share=format_ratio(share)
+        )
+    if found.unsure:
+        yield problem("run.graph_unsure", count=found.unsure, replays=counted(found.unsure, "replay"))
+    if found.by_order:
+        yield problem("run.graph_by_order", count=found.by_order, replays=counted(found.by_order, "replay"))
+    with_capture = {capture.file for capture in trace.meta.graph_captures}
+    for file in trace.meta.captures_from:
+        if file not in with_capture:
+            yield problem("run.no_capture", file=file)
+    if is_capture_alone(trace):
+        captured = int(launches_of(trace).is_captured.sum())
+        yield problem("run.capture_only", launches=counted(captured, "launch"))
+
+
+def unmatched_share(trace: Trace) -> tuple[int, float] | None:
+    """Return how many kernels of graphs fit no capture, and their share of the device time; None if none or no capture.
+
+    Of several devices, the time is that of all of them.
+    """
+    found = graph_work(trace)
+    lost = found.is_graph & ~found.is_matched
+    if not captured_graphs(trace) or not lost.any():
+        return None
+    dur = trace.events["dur_ns"].to_numpy()
+    return int(lost.sum()), int(dur[lost].sum()) / max(int(dur[device_rows(trace)].sum()), 1)
 
 
 def _less(trace: Trace) -> str:

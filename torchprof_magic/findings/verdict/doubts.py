@@ -21,7 +21,7 @@ from torchprof_magic.facts.host.step_pieces import step_pieces
 from torchprof_magic.facts.shared import device_rows, in_category, once_per_trace
 from torchprof_magic.findings.more_steps import more_steps
 from torchprof_magic.findings.verdict.accounts import device_account, named_pieces
-from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work
+from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work, unmatched_share
 from torchprof_magic.findings.verdict.once import IMPORTS, one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name, once_words, place_of
 from torchprof_magic.model.rows import keys_of
@@ -41,6 +41,7 @@ LEAST_STEPS_WITH_TREND = 5
 LOUD_ONCE = 0.05
 MOSTLY_NEW = 0.5
 LOUD_EMPTY = 0.05
+LOUD_UNMATCHED = 0.05
 LONG_NS = 10_000  # for the usual duration of work that lasts 0 ns in the file
 LOUD_PART = 0.25  # of what makes a step an outlier
 LOUD_BEFORE = 0.1
@@ -53,7 +54,7 @@ LOUD_CROWDING = 0.25
 def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
-        _incomplete, _sparse, _unlaunched, _instant, _lost, _impossible, _one_time, _imports, _from_before,
+        _incomplete, _sparse, _unlaunched, _unmatched, _instant, _lost, _impossible, _one_time, _imports, _from_before,
         _cold_outliers, _stacks, _distorted, _crowded, _warming_up, _other_outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
@@ -106,6 +107,16 @@ def _unlaunched(trace: Trace) -> str:
         f"{format_count(found.launches)} of {counted(found.of, 'launch')} ({format_ratio(found.launches / found.of)})"
     )
     return f"At least {launches} are probably not in the file: ops launch more in the same place of other steps."
+
+
+def _unmatched(trace: Trace) -> str:
+    """Return that work of graphs has no op although captures are known, if it is not little."""
+    found = unmatched_share(trace)
+    if found is None or found[1] < LOUD_UNMATCHED:
+        return ""
+    kernels, share = found
+    have = "fits" if kernels == 1 else "fit"
+    return f"{counted(kernels, 'kernel')} of graphs ({format_ratio(share)} of the device time) {have} no capture."
 
 
 def _instant(trace: Trace) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps
-from torchprof_magic.facts.device.coverage import launches_of
+from torchprof_magic.facts.device.coverage import is_capture_alone, launches_of
+from torchprof_magic.facts.device.graph_work import graph_work, origins
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
 from torchprof_magic.facts.host.transitions import transitions_ns
@@ -18,7 +19,6 @@ from torchprof_magic.facts.shared import (
     in_category,
     is_named,
     launch_links,
-    launch_sources,
     name_numbers,
     once_per_trace,
 )
@@ -291,10 +291,11 @@ def _captured(trace: Trace) -> tuple[Span, ...]:
     if not (captured := int(launches.is_captured.sum())):
         return ()
     ran = int((launches.events > 0).sum())
+    never = " No graph was replayed: this is the recording of a capture." if is_capture_alone(trace) else ""
     return (
         _plain(
             f" {counted(captured, 'launch')} {'was' if captured == 1 else 'were'} captured into a graph, "
-            f"{format_count(ran)} ran."
+            f"{format_count(ran)} ran.{never}"
         ),
     )
 
@@ -344,7 +345,7 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     """
     events = trace.events
     work = device_rows(trace)
-    call = launch_sources(trace).astype(np.int64)[work]
+    call = origins(trace).astype(np.int64)[work]
     is_op = in_category(trace, "cpu_op") & ~is_named(trace, WRAPPER_NAME)
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
     op = np.append(nearest_marked(parent, depth, is_op), NO_PARENT)[np.append(parent, NO_PARENT)[call]]
@@ -376,7 +377,7 @@ def _longest_names(trace: Trace, row: IntArray, ns: IntArray, *, most: int) -> l
 
 
 def _graphs(trace: Trace) -> tuple[Span, ...]:
-    """Return that most work was started by launches of graphs, if so: their ops are not known."""
+    """Return that most work was started by launches of graphs, if so, and whose ops it has."""
     links = launch_links(trace)
     dur, is_graph = trace.events["dur_ns"].to_numpy(), is_named(trace, GRAPH_LAUNCH)
     source, target = links["source"].to_numpy(), links["target"].to_numpy()
@@ -388,8 +389,18 @@ def _graphs(trace: Trace) -> tuple[Span, ...]:
     return (
         _plain(f" {format_ratio(started / whole)} of it was launched by "),
         code(str(trace.events["name"][int(source[inside][0])])),
-        _plain(", so its ops are not known."),
+        _plain(_ops_of_graphs(trace)),
     )
+
+
+def _ops_of_graphs(trace: Trace) -> str:
+    """Return where the ops of the work of graphs are from."""
+    found, dur = graph_work(trace), trace.events["dur_ns"].to_numpy()
+    if not found.is_matched.any():
+        return ", so its ops are not known."
+    lost = int(dur[found.is_graph & ~found.is_matched].sum())
+    rest = f", except for {format_ratio(lost / int(dur[device_rows(trace)].sum()))} that fit no capture" if lost else ""
+    return f"; its ops are those of the capture{rest}."
 
 
 DEVICE_WORDS: dict[str, Words] = {

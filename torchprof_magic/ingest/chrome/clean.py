@@ -66,7 +66,9 @@ def cleaned(columns: Columns, findings: Findings) -> Columns:
 
 def _without_long_texts(columns: Columns, findings: Findings) -> Columns:
     """Return the columns with long texts cut off, and without very long JSON."""
-    limits = {"spans": {"name": MAX_NAME_CHARS} | dict.fromkeys(_JSON_COLUMNS, MAX_JSON_CHARS)}
+    limits = {
+        "spans": {"name": MAX_NAME_CHARS, "kernel": MAX_NAME_CHARS} | dict.fromkeys(_JSON_COLUMNS, MAX_JSON_CHARS)
+    }
     limits |= {name: dict.fromkeys(labels, MAX_LABEL_CHARS) for name, labels in _LABELS.items()}
     frames: dict[str, pl.DataFrame] = {}
     for name, longer in _longer_in_bytes(columns, limits).items():

@@ -53,6 +53,7 @@ _SPAN_SCHEMA: dict[str, DType] = {
     "bytes": pl.Int64,
     "call_stack": TEXT,
     "launch_config": TEXT,
+    "kernel": TEXT,
     "collective": TEXT,
     "script_modules": TEXT,
 }
@@ -257,6 +258,9 @@ class ColumnBuilder:
         columns = {name: read(args, numbers) for name, read in readers.items()}
         if category == "cpu_op":
             columns["collective"] = _collectives(args)
+        if category == "runtime" and any(arg.kernel is not None for arg in args):
+            columns["kernel"] = optional_text([arg.kernel for arg in args])
+            columns["launch_config"] = _READERS["launch_config"](args, numbers)
         known = {name: column for name, column in columns.items() if column.null_count() < len(events)}
         return _framed(
             {

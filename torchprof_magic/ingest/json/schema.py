@@ -43,6 +43,7 @@ class Args(Struct, gc=False):
     registers: Raw = field(name="registers per thread", default=NO_RAW)
     shared_memory: Raw = field(name="shared memory", default=NO_RAW)
     occupancy: Raw = field(name="est. achieved occupancy %", default=NO_RAW)
+    kernel: Number = None  # of a launch call, as HIP writes it
     collective_name: Raw = field(name="Collective name", default=NO_RAW)
     elements_in: Raw = field(name="In msg nelems", default=NO_RAW)
     elements_out: Raw = field(name="Out msg nelems", default=NO_RAW)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.ingest.two_pass.alignment import align
+from torchprof_magic.model.alignment import align
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, levels, nest
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, strictly_counted
 from torchprof_magic.facts.device.device_time import device_time
+from torchprof_magic.facts.device.graph_work import origins, replayed_calls
 from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
+from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.shared import (
     ask_names,
     device_rows,
-    launch_sources,
     once_for_the_whole,
     once_per_trace,
     readable_names,
@@ -127,6 +127,7 @@ def _threads(trace: Trace, part: TimeRange) -> tuple[HostThread, ...]:
     """Return the threads that have boxes in the part, the one with the most host time first."""
     boxes = host_boxes(trace)
     own_ns = sum_by(boxes.lane, boxes.own_ns_in(_of_steps(trace, part)), trace.lanes.height)
+    own_ns[np.isin(np.arange(trace.lanes.height), trace.meta.captured_lanes)] = 0
     lanes = [int(lane) for lane in np.argsort(-own_ns, kind="stable") if own_ns[lane] > 0]
     names = trace.lanes["name"].gather(lanes).fill_null("").to_list()
     return tuple(HostThread(name=name, host_ns=ns) for name, ns in zip(names, own_ns[lanes].tolist(), strict=True))
@@ -135,7 +136,7 @@ def _threads(trace: Trace, part: TimeRange) -> tuple[HostThread, ...]:
 @once_per_trace
 def _paths(trace: Trace) -> _Paths:
     boxes, device = host_boxes(trace), device_rows(trace)
-    launched_in = boxes.around(trace, launch_sources(trace)[device])
+    launched_in = boxes.around(trace, origins(trace)[device])
     backward = backward_under_forward(trace, boxes)
     names, kinds = _names_of(trace, boxes, device)
     ahead = len(boxes.row)
@@ -161,10 +162,10 @@ def _paths(trace: Trace) -> _Paths:
     )
 
 
-def _host_ns(boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
-    """Return for each of ``count`` events the time that is its own on the host."""
+def _host_ns(boxes: HostBoxes, part: TimeRange, count: int, captured_lanes: tuple[int, ...]) -> IntArray:
+    """Return for each of ``count`` events the time that is its own on the host: none of a capture from another file."""
     found = np.zeros(count, np.int64)
-    found[: len(boxes.row)] = boxes.own_ns_in(part)
+    found[: len(boxes.row)] = np.where(np.isin(boxes.lane, captured_lanes), 0, boxes.own_ns_in(part))
     return found
 
 
@@ -182,6 +183,9 @@ def _calls(trace: Trace, boxes: HostBoxes, device: IntArray, part: TimeRange, co
     touched = np.concatenate((part.touches(boxes.start_ns, boxes.dur_ns), part.touches(start, dur)))
     found = np.zeros(count, np.int64)
     found[: len(touched)] = touched
+    on_host = found[: len(boxes.row)]
+    on_host[np.isin(boxes.lane, trace.meta.captured_lanes)] = 0
+    on_host += np.append(replayed_calls(trace, part), 0)[boxes.row]
     return found
 
 
@@ -210,9 +214,8 @@ def _allocated_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -
 
 def _flops_in(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
     """Return for each of ``count`` boxes the FLOPs of the op that it is."""
-    flops = flops_of_events(trace)
-    is_counted = are_known(flops) & part.holds(trace.events["start_ns"].to_numpy())
-    rows = np.flatnonzero(is_counted)
+    flops = flops_in(trace, part)
+    rows = np.flatnonzero(are_known(flops))
     return sum_by(boxes.around(trace, rows), flops.fill_null(0).to_numpy()[rows], count)
 
 
@@ -282,7 +285,7 @@ def _summed(trace: Trace, paths: _Paths, part: TimeRange, known: Container[str])
     Those that are not ``known`` are 0.
     """
     boxes, events, count = host_boxes(trace), len(paths.path), len(paths.kind)
-    cpu_ns = _host_ns(boxes, _of_steps(trace, part), events)
+    cpu_ns = _host_ns(boxes, _of_steps(trace, part), events, trace.meta.captured_lanes)
     device_ns = _device_ns(trace, paths.device, part, len(boxes.row), events)
     weights: dict[str, Callable[[], IntArray]] = {
         "cpu_ns": lambda: cpu_ns,

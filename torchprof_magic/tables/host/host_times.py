@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.host_nest import NESTED, host_nest
 from torchprof_magic.facts.shared import in_category, once_for_the_whole
@@ -63,7 +64,7 @@ def host_table(trace: Trace, part: TimeRange) -> Table:
     start_ns, dur_ns = part.cut(nest.start_ns, nest.end_ns - nest.start_ns)
     inside_ns = covered_ns(windows.start_ns, windows.end_ns, start_ns, start_ns + dur_ns)
     self_ns = self_time(nest.parent, inside_ns)
-    chosen = np.flatnonzero((inside_ns > 0) & _runs_more_than_python(trace, nest))
+    chosen = np.flatnonzero((inside_ns > 0) & _runs_more_than_python(trace, nest) & ~on_captured_lanes(trace)[nest.row])
     times = trace.events.select("name", "category")[nest.row[chosen]].with_columns(self_ns=self_ns[chosen])
     # The names are grouped as numbers first, since a trace has millions of events but few names.
     summed = times.group_by("name", "category").agg(pl.len().alias("count"), pl.col("self_ns").sum())

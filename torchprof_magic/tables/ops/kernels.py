@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.device_time import device_time
+from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.device.launch_configs import launch_configs, uses_matrix_cores
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
-from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole
+from torchprof_magic.facts.shared import device_rows, once_for_the_whole
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.intervals import IntArray, union_by
 from torchprof_magic.model.shapes import Column, Table
@@ -256,7 +257,7 @@ def launching_ops(trace: Trace, rows: IntArray) -> pl.Series:
     The ranges around steps are no ops.
     """
     ops = op_rows(trace)
-    op = ops_around(trace, ops.nest, launch_sources(trace)[rows])
+    op = ops_around(trace, ops.nest, origins(trace)[rows])
     launched_by = pl.Series(np.append(ops.row, -1)[op])
     names = trace.events["name"].gather(launched_by.set(launched_by < 0, None)).cast(pl.String).fill_null("")
     return names.set(names.str.contains(STEP_PATTERN), "")

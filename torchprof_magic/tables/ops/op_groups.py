@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.device_time import device_time
+from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.ops.calls import op_rows, ops_around, ops_in
-from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole
+from torchprof_magic.facts.shared import device_rows, once_for_the_whole
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
@@ -260,7 +261,7 @@ def _kernels_of_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
     touches = part.touches(start, dur)
     work, dur_ns = work[touches], part.cut(start[touches], dur[touches])[1]
     ops = op_rows(trace)
-    op = ops_around(trace, ops.nest, launch_sources(trace)[work])
+    op = ops_around(trace, ops.nest, origins(trace)[work])
     known = op >= 0
     events = trace.events
     row, launched_by = work[known], ops.row[op[known]]

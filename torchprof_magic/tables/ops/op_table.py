@@ -9,10 +9,12 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.device_time import device_time
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
+from torchprof_magic.facts.device.graph_work import replayed_calls
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
-from torchprof_magic.facts.ops.flops import flops_of_events, has_flops
+from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
@@ -293,7 +295,9 @@ def _sums(
     is_outermost = ~is_recursive(trace, all_ops, group, count)
     is_there = part.touches(all_ops.start_ns, all_ops.dur_ns)
     ops = ops_in(trace, part)
-    calls = np.bincount(group[is_there], minlength=count)
+    is_there &= ~on_captured_lanes(trace)[all_ops.row]
+    replayed = replayed_calls(trace, part)[all_ops.row]
+    calls = np.bincount(group[is_there], minlength=count) + sum_by(group, replayed, count)
     sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
         "phase": _main_phase(phase_of_events(trace)[ops.row], ops.self_cpu_ns, groups),
         "calls": calls,
@@ -342,7 +346,7 @@ def _spread(group: IntArray, dur_ns: IntArray, count: int) -> dict[str, pl.Serie
 
 def _flops(trace: Trace, ops: OpRows, groups: Groups, part: TimeRange) -> pl.Series:
     """Return the FLOPs of each group; null where those of no call are known."""
-    flops = flops_of_events(trace).gather(ops.row).set(pl.Series(~part.holds(ops.start_ns)), None)
+    flops = flops_in(trace, part).gather(ops.row)
     count = len(groups.example)
     known = sum_by(groups.of_op, are_known(flops).astype(np.int64), count)
     total = pl.Series(sum_by(groups.of_op, flops.fill_null(0).to_numpy(), count))

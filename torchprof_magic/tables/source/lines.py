@@ -244,6 +244,7 @@ def _functions(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     stack = filled(events["stack"], -1)[nest.row[frames]]
     users = np.append(is_users_file(trace.stacks["file"]), False)
     works = [lane for lane, line in thread_timelines(trace).items() if does_more_than_python(line)]
+    works += trace.meta.captured_lanes
     chosen = users[stack] & (np.isin(nest.lane[frames], works) | (not works))
     frames, stack = frames[chosen], stack[chosen]
     places = trace.stacks.select(

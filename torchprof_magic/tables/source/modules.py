@@ -10,10 +10,10 @@ import polars as pl
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.ops.flops import has_flops
 from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
-from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
+from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, times_run, watched_runs
 from torchprof_magic.facts.source.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.facts.source.script_runs import script_runs
-from torchprof_magic.facts.time_range import WHOLE
+from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Column, Table
 
@@ -168,7 +168,7 @@ def modules_table(trace: Trace, part: TimeRange) -> Table:
     sites, runs = module_runs(trace)
     if len(runs.site) == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=_columns(trace))
-    frame = _frame(sites, shares_of(trace, runs, part), runs, part)
+    frame = _frame(trace, sites, shares_of(trace, runs, part), runs, part)
     return Table(frame=frame, columns=_columns(trace))
 
 
@@ -197,7 +197,7 @@ def outermost_modules(trace: Trace) -> pl.DataFrame:
     if len(runs.site) == 0:
         return pl.DataFrame(schema={name: SCHEMA[name] for name in ("path", "class_name", "inputs")})
     parent = sites["parent"].to_numpy().astype(np.int64)
-    has_run = _calls(runs, WHOLE) > 0
+    has_run = np.bincount(runs.site, minlength=runs.sites) > 0
     is_outermost = has_run & (nearest_marked(parent, depth_of(parent), has_run)[parent] < 0)
     columns = (pl.col("name").alias("path"), "class_name", "inputs")
     return sites.select(columns)[_in_order(parent, is_outermost)].cast(pl.String)
@@ -240,12 +240,12 @@ def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     return described, Runs(numbers, nest.lane[frames], start, end - start, sites.height)
 
 
-def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs, part: TimeRange) -> pl.DataFrame:
+def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares, runs: Runs, part: TimeRange) -> pl.DataFrame:
     parent = sites["parent"].to_numpy().astype(np.int64)
     depth = depth_of(parent)
-    turns, calls = levels(depth), _calls(runs, part)
+    turns, calls = levels(depth), sum_by(runs.site, times_run(trace, runs, part), runs.sites)
     names = sites["name"].cast(pl.String)
-    has_run = _calls(runs, WHOLE) > 0
+    has_run = np.bincount(runs.site, minlength=runs.sites) > 0
     above = pl.Series(nearest_marked(parent, depth, has_run)[parent])
     frame = pl.DataFrame(
         {
@@ -278,11 +278,6 @@ def _frame(sites: pl.DataFrame, shares: Shares, runs: Runs, part: TimeRange) -> 
         rest |= {"self_device_ns": shares.outside_device_ns, "device_ns": shares.outside_device_ns}
         frame = pl.concat([frame, pl.DataFrame([{"path": OUTSIDE, "class_name": "", **rest}], schema=SCHEMA)])
     return frame
-
-
-def _calls(runs: Runs, part: TimeRange) -> IntArray:
-    site = runs.site[part.touches(runs.start_ns, runs.dur_ns)]
-    return np.bincount(site, minlength=runs.sites).astype(np.int64)
 
 
 def _has_any(shares: Shares) -> BoolArray:

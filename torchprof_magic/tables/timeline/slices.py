@@ -9,6 +9,8 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
+from torchprof_magic.facts.device.graph_captures import on_captured_lanes
+from torchprof_magic.facts.device.graph_work import graph_work, origins
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.device.launch_configs import launch_configs
 from torchprof_magic.facts.host.blocking import blocking_calls
@@ -69,6 +71,12 @@ _LAYERS = (
     Layer(title="Ops", column=OPS),
     Layer(title="Lines, modules", column=MODULES),
     Layer(title="Python", column=PYTHON),
+)
+CAPTURED_OP = Column(
+    name="captured_op",
+    title="Captured op",
+    unit="code",
+    definition="Op that launched the work of a graph when it was captured, if that is in another file.",
 )
 SHAPES = Column(name="shapes", title="Shapes", unit="text", definition="Dimensions of the inputs of an op.")
 DTYPES = Column(name="dtypes", title="Types", unit="text", definition="Types of the inputs of an op.")
@@ -208,7 +216,7 @@ def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer,
     events = trace.events
     calls = np.flatnonzero(in_category(trace, "runtime"))
     lane_of_call = events["lane"].to_numpy()[calls]
-    used = np.union1d(boxes.lane, lane_of_call)
+    used = np.setdiff1d(np.union1d(boxes.lane, lane_of_call), trace.meta.captured_lanes)
     busy_ns = sum_by(boxes.lane, boxes.own_ns, trace.lanes.height)
     busiest = sorted(used.tolist(), key=lambda lane: -int(busy_ns[lane]))
     titles = _short_titles(trace, used)
@@ -442,7 +450,7 @@ def _links(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
     origin[backward["target"].to_numpy()] = backward["source"].to_numpy()
     source = np.where(event >= 0, slice_of[np.append(origin, NO_PARENT)[event]], NO_PARENT)
     is_call = in_category(trace, "runtime")
-    calls = np.where(is_call, np.arange(len(is_call)), launch_sources(trace).astype(np.int64))
+    calls = np.where(is_call, np.arange(len(is_call)), origins(trace).astype(np.int64))
     around = _innermost_op(trace, np.append(calls, NO_PARENT))
     op = np.where(event >= 0, slice_of[around[event]], NO_PARENT)
     return source, op
@@ -458,20 +466,36 @@ def _innermost_op(trace: Trace, calls: IntArray) -> IntArray:
 
 
 def _details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
-    """Return the recorded details of each slice."""
+    """Return the recorded details of each slice; work of a graph has those of the op that was captured elsewhere."""
     events, found = trace.events, {}
-    at = pl.Series(event).set(pl.Series(event < 0), None)
+    call, op = _captured_elsewhere(trace, event)
+    at, at_call, at_op = (pl.Series(rows).set(pl.Series(rows < 0), None) for rows in (event, call, op))
+    at_op, at_call = at_op.fill_null(at), at_call.fill_null(at)
+    if (op >= 0).any():
+        names = events["name"].gather(at_op)
+        found[CAPTURED_OP] = names.set(pl.Series(op < 0), None).alias(CAPTURED_OP.name)
     for column in (SHAPES, DTYPES):
         if events[column.name].null_count() < events.height:
-            found[column] = events[column.name].gather(at).alias(column.name)
+            found[column] = events[column.name].gather(at_op).alias(column.name)
     if events["launch_config"].null_count() < events.height:
         found |= _launch_details(events["launch_config"].gather(at))
     if events["bytes"].null_count() < events.height:
         found[BANDWIDTH] = _bandwidths(events).gather(at).cast(pl.Categorical()).alias(BANDWIDTH.name)
     if trace.stacks.height:
         texts = _stack_texts(trace)
-        found[STACK] = texts.gather(events["stack"].gather(at)).cast(pl.Categorical()).alias(STACK.name)
+        found[STACK] = texts.gather(events["stack"].gather(at_call)).cast(pl.Categorical()).alias(STACK.name)
     return found
+
+
+def _captured_elsewhere(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
+    """Return for each slice the launch that was captured in another file, and the op around it; -1 for all others."""
+    nowhere = np.full(len(event), NO_PARENT, np.int64)
+    if not trace.meta.captured_lanes:
+        return nowhere, nowhere
+    origin = np.where(graph_work(trace).is_matched, graph_work(trace).origin, NO_PARENT).astype(np.int64)
+    origin[~np.append(on_captured_lanes(trace), False)[origin]] = NO_PARENT
+    call = np.append(origin, NO_PARENT)[event]
+    return call, _innermost_op(trace, call)
 
 
 def _occupancy(ratio: float) -> str:

@@ -121,3 +121,28 @@ def test_the_timeline_shows_the_launch_of_a_kernel_and_the_bandwidth_of_a_copy(t
     assert row["resources"] == "40 registers · 16 KiB of shared memory · occupancy 75 %"
     # 8 kB in 4 us.
     assert slices.frame.filter(pl.col("kind") == "memcpy")["bandwidth"].to_list() == ["2 GB/s"]
+
+
+HIP_LAUNCH = span(
+    "hipLaunchKernel",
+    0,
+    5,
+    cat="cuda_runtime",
+    correlation=1,
+    kernel='void "add"<int>',
+    grid=[7, 1, 1],
+    block=[64, 1, 1],
+)
+
+
+def test_a_launch_call_says_which_kernel_it_starts_and_how(tmp_path: Path) -> None:
+    events = loaded(tmp_path, HIP_LAUNCH, span("hipMalloc", 10, 5, cat="cuda_runtime", correlation=2)).events
+    assert events["kernel"].to_list() == ['void "add"<int>', None]
+    assert events["launch_config"].to_list() == ["[[7,1,1],[64,1,1],null,null,null]", None]
+
+
+def test_an_exported_launch_call_says_the_same(tmp_path: Path) -> None:
+    report = loaded(tmp_path, HIP_LAUNCH)
+    again = tp.load(report.export(tmp_path / "again.json"))
+    assert again.events["kernel"].to_list() == report.events["kernel"].to_list()
+    assert launch_configs(again.events["launch_config"]).equals(launch_configs(report.events["launch_config"]))

@@ -11,7 +11,7 @@ import torch
 from support import annotation, frame, kernel, launch, make_trace, span
 from torch.utils.flop_counter import flop_registry
 
-from torchprof_magic.facts.ops.flops import FORMULAS, flops_of, flops_of_events, modelled_ratio
+from torchprof_magic.facts.ops.flops import FORMULAS, flops_in, flops_of, modelled_ratio
 from torchprof_magic.findings.overview import overview_facts
 from torchprof_magic.tables.flame.call_tree import flame_tree
 from torchprof_magic.tables.ops.averages import averages_table
@@ -143,7 +143,7 @@ def test_an_op_in_another_one_counts_once() -> None:
         op("aten::mm", MM, 30),
     )
     assert flops_by_name(trace) == {"aten::linear": None, "aten::addmm": 120, "aten::mm": 120}
-    assert flops_of_events(trace).sum() == 240
+    assert flops_in(trace).sum() == 240
 
 
 def test_the_op_inside_counts_where_that_of_the_outer_one_is_not_known() -> None:
@@ -159,7 +159,7 @@ def test_a_python_frame_between_two_ops_changes_nothing() -> None:
 def test_an_annotation_that_is_named_like_an_op_has_no_flops() -> None:
     named = annotation("aten::mm", 0, 50) | {"args": {"Input Dims": MM}}
     trace = make_trace(named, op("aten::bmm", [[7, 3, 4], [7, 4, 5]], 1))
-    assert flops_of_events(trace).to_list() == [None, 840]
+    assert flops_in(trace).to_list() == [None, 840]
 
 
 def test_without_shapes_there_is_no_column_no_weight_and_no_fact() -> None:
@@ -235,4 +235,4 @@ def test_the_overview_tells_the_flops_of_a_step_and_the_share_that_is_known() ->
 def test_counts_too_large_for_a_sum_are_left_out() -> None:
     huge = [[2**20, 2**20], [2**20, 2**20]]  # 2**61
     trace = make_trace(op("aten::mm", MM, 0), *(op("aten::mm", huge, 20 * number) for number in range(1, 4)))
-    assert flops_of_events(trace).to_list() == [120, None, None, None]
+    assert flops_in(trace).to_list() == [120, None, None, None]

@@ -186,26 +186,34 @@ def test_a_report_saves_itself_and_empty_runs_too(tmp_path: Path) -> None:
 
 def test_a_run_that_was_saved_before_lines_and_modules_were_watched_has_none(saved: Path, tmp_path: Path) -> None:
     events = arrow(
-        full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules"),
+        full_trace().events.drop(
+            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"
+        ),
         tmp_path,
     )
     older = head_with(rewritten(saved, sites_arrow=None, scopes_arrow=None, events_arrow=events), version=1)
     trace = load(older).trace
     assert (trace.sites.height, trace.scopes.height) == (0, 0)
-    assert trace.events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules").equals(
-        full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules")
+    assert trace.events.drop(
+        "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"
+    ).equals(
+        full_trace().events.drop(
+            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"
+        )
     )
 
 
-def test_a_run_that_was_saved_before_counters_were_read_has_none(saved: Path) -> None:
-    older = load(head_with(rewritten(saved, counters_arrow=None), version=8)).trace
+def test_a_run_that_was_saved_before_counters_were_read_has_none(saved: Path, tmp_path: Path) -> None:
+    events = arrow(full_trace().events.drop("kernel"), tmp_path)
+    older = load(head_with(rewritten(saved, counters_arrow=None, events_arrow=events), version=8)).trace
     assert older.counters.height == 0
     assert older.counters.schema == full_trace().counters.schema
     assert older.storages.equals(full_trace().storages)
 
 
-def test_a_run_that_was_saved_before_lines_of_imports_were_noted_has_none(saved: Path) -> None:
-    older = load(head_with(rewritten(saved, host_lines_arrow=None), version=10)).trace
+def test_a_run_that_was_saved_before_lines_of_imports_were_noted_has_none(saved: Path, tmp_path: Path) -> None:
+    events = arrow(full_trace().events.drop("kernel"), tmp_path)
+    older = load(head_with(rewritten(saved, host_lines_arrow=None, events_arrow=events), version=10)).trace
     assert older.host_lines.height == 0
     assert older.waits.equals(full_trace().waits)
 
@@ -216,7 +224,8 @@ def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(save
         rewritten(
             saved,
             events_arrow=arrow(
-                events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules"), tmp_path
+                events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"),
+                tmp_path,
             ),
         ),
         version=3,
@@ -229,7 +238,9 @@ def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(save
 def test_a_run_that_was_saved_before_shapes_of_modules_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
     sites = full_trace().sites.drop("inputs", "outputs")
     events = arrow(
-        full_trace().events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules"),
+        full_trace().events.drop(
+            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"
+        ),
         tmp_path,
     )
     older = head_with(rewritten(saved, sites_arrow=arrow(sites, tmp_path), events_arrow=events), version=2)
@@ -243,7 +254,9 @@ def test_a_run_that_was_saved_before_values_of_inputs_were_kept_has_none(saved: 
     older = head_with(
         rewritten(
             saved,
-            events_arrow=arrow(events.drop("concrete_inputs", "collective", "overload", "script_modules"), tmp_path),
+            events_arrow=arrow(
+                events.drop("concrete_inputs", "collective", "overload", "script_modules", "kernel"), tmp_path
+            ),
         ),
         version=5,
     )
@@ -255,7 +268,9 @@ def test_a_run_that_was_saved_before_values_of_inputs_were_kept_has_none(saved: 
 def test_a_run_that_was_saved_before_collectives_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
     events = full_trace().events
     older = head_with(
-        rewritten(saved, events_arrow=arrow(events.drop("collective", "overload", "script_modules"), tmp_path)),
+        rewritten(
+            saved, events_arrow=arrow(events.drop("collective", "overload", "script_modules", "kernel"), tmp_path)
+        ),
         version=6,
     )
     found = load(older).trace.events
@@ -267,16 +282,24 @@ def test_a_run_that_was_saved_before_overloads_and_modules_of_torchscript_were_k
 ) -> None:
     events = full_trace().events
     older = head_with(
-        rewritten(saved, events_arrow=arrow(events.drop("overload", "script_modules"), tmp_path)), version=7
+        rewritten(saved, events_arrow=arrow(events.drop("overload", "script_modules", "kernel"), tmp_path)), version=7
     )
     found = load(older).trace.events
     assert found["script_modules"].null_count() == found["overload"].null_count() == found.height > 0
 
 
 def test_a_run_that_was_saved_before_storages_were_noted_does_not_know_them(saved: Path, tmp_path: Path) -> None:
-    events = arrow(full_trace().events.drop("overload", "script_modules"), tmp_path)
+    events = arrow(full_trace().events.drop("overload", "script_modules", "kernel"), tmp_path)
     trace = load(head_with(rewritten(saved, storages_arrow=None, events_arrow=events), version=7)).trace
     assert (trace.storages.height, trace.meta.knows_storages) == (0, False)
+
+
+def test_a_run_that_was_saved_before_kernels_of_launches_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
+    events = full_trace().events
+    older = head_with(rewritten(saved, events_arrow=arrow(events.drop("kernel"), tmp_path)), version=11)
+    found = load(older).trace.events
+    assert found.columns == events.columns
+    assert found["kernel"].null_count() == found.height > 0
 
 
 def test_a_run_of_this_version_has_all_columns(saved: Path, tmp_path: Path) -> None:

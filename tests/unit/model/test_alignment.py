@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchprof_magic.ingest.two_pass.alignment import align
+from torchprof_magic.model.alignment import align
 from torchprof_magic.model.intervals import IntArray
 
 ITEMS = st.lists(st.integers(0, 4), max_size=40)
