@@ -99,9 +99,10 @@ interface DotProps {
   readonly phase: string;
 }
 
-/** The class of what is filled with the color of a phase: waiting is hatched, in every view. */
+/** The class of what is filled with the color of a phase: waiting is hatched, and idle time has an outline. */
 export function filledClass(name: string, phase: string): string {
-  return phase === "waiting" ? `${name} tp-hatched` : name;
+  const look = { waiting: "tp-hatched", idle: "tp-hollow" }[phase];
+  return look === undefined ? name : `${name} ${look}`;
 }
 
 /** A square in the color of a phase, with its name on hover; nothing without a phase. */

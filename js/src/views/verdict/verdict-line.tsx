@@ -9,7 +9,7 @@ import { moveAmong } from "../common/focusable";
 import { percent } from "../common/parts";
 import { LossMark, Stack, stepItem } from "./step-chart";
 import { isChosen, stepsOf, toggleStep } from "./steps";
-import { renderSpan } from "./verdict";
+import { Doubts, renderSpan } from "./verdict";
 
 // More columns would be too thin to click.
 const MOST_COLUMNS = 24;
@@ -29,6 +29,8 @@ export function VerdictLine({ report }: { readonly report: ReportContext }) {
         {verdict.text.map(renderSpan)}
       </p>
       {bars.length > 0 && <StepStrip report={report} bars={bars} />}
+      {/* A report of ranks has no other place for them. */}
+      {isOfRanks && <Doubts doubts={verdict.doubts} isPrinted={report.look.value.isPrinted} />}
     </section>
   );
 }

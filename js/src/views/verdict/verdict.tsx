@@ -31,7 +31,7 @@ export function Verdict({ report, isNamedBelow }: VerdictProps) {
 }
 
 /** The gravest doubt, and the others behind it. */
-function Doubts({
+export function Doubts({
   doubts,
   isPrinted,
 }: {

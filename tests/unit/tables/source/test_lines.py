@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
+from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.trace import FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.tables.source.lines import lines_table
 
 if TYPE_CHECKING:
@@ -64,6 +65,25 @@ def test_backward_is_charged_to_the_line_that_made_the_node_and_the_thread_time_
         3: (1, 50_000, 0, 0, 0, 0, -128),
         4: (0, 0, 0, 0, 0, 0, 0),
     }
+
+
+def test_a_line_that_waits_in_other_steps_waits_where_its_thread_slept_and_nobody_looked() -> None:
+    # In each of three steps of 100 ms, line 2 sleeps for 40 ms; of the second, that is known by the CPU time alone.
+    steps = [annotation(f"ProfilerStep#{number}", 100_000 * number, 100_000) for number in range(3)]
+    ops = [span("aten::mm", 100_000 * number, 10_000) for number in range(3)]
+    scopes = [(line, 100_000 * step + at, 50_000) for step in range(3) for line, at in ((1, 0), (2, 50_000))]
+    trace = watched(make_trace(*steps, *ops), *scopes)
+    waits = [("wait", "time.sleep", "cell", 2, 0, 1000 * at, 40_000_000, 0) for at in (55_000, 255_000)]
+    marks = tuple(StepMark(number=number, cycle=0, is_complete=True, cpu_ns=60_000_000) for number in range(3))
+    trace = replace(
+        trace,
+        waits=pl.DataFrame(waits, schema=FRAME_SCHEMAS["waits"], orient="row"),
+        meta=replace(trace.meta, recorded_steps=marks),
+    )
+    lines = by_line(trace, "own_cpu_ns", "wait_ns")
+    # The 50 ms that line 2 ran in the second step were asleep for the most part.
+    assert lines[2] == (20_000_000, 130_000_000)
+    assert lines[1] == (150_000_000, 0)
 
 
 def test_the_backward_pass_is_at_the_line_of_the_forward_op_alone_and_the_lines_add_up_to_the_step() -> None:
