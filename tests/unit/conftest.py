@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from IPython.core.history import HistoryManager
+
+from torchprof_magic.store.upload import Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,3 +20,16 @@ def _shells_have_no_history_file() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HistoryManager, "_get_hist_file_name", lambda *_, **__: ":memory:")
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _uploads_end_with_their_module() -> Iterator[None]:
+    """An upload that is to be tried again has a thread, which torch's tables of a later test would have rows for."""
+    yield
+    for thread in threading.enumerate():
+        uploads = getattr(getattr(thread, "_target", None), "__self__", None)
+        if isinstance(uploads, Uploads):
+            with uploads._changed:  # noqa: SLF001 - users have no reason to give up what is waiting
+                uploads._jobs.clear()  # noqa: SLF001
+                uploads._changed.notify_all()  # noqa: SLF001
+            thread.join(timeout=5)

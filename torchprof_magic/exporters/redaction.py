@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 USER, HOST = "user", "host"
-# A drive or a root, and folders; the rest of a path is its last part. Home folders may have spaces in their names.
-_FOLDERS = re.compile(
-    r"(?<![\w.\-/\\])(?:[A-Za-z]:|~[\w.\-]*)?[/\\]{1,2}(?:(?:Users|home)[/\\][^/\\\n\"'<>|]+[/\\])?"
-    r"(?:[^/\\\s:*?\"'<>|,;()\[\]{}]+[/\\])*"
-)
+# What can stand around a path; and a home folder, whose name may have spaces.
+_AROUND_PATHS = re.compile(r"""([\s*?"'<>|,;()\[\]{}=]+)""")
+_HOME_FOLDER = re.compile(r"\b(Users|home)([/\\])[^/\\\n\"'<>|]+(?=[/\\])", re.IGNORECASE)
+_ROOT = re.compile(r"[A-Za-z]:[/\\]|[/\\]|~")
 # A package, or a module of Python itself: what follows is the same on all machines.
-_LIBRARY = re.compile(r".*(?=(?:site-packages|dist-packages|lib[/\\]python[0-9.]+)[/\\])")
+_LIBRARY = re.compile(r"(?:site-packages|dist-packages|lib[/\\]python[0-9.]+)[/\\]")
 _HOME = re.compile(r"(?:^|[/\\])(?:home|Users)[/\\]([^/\\\s\"']{2,})", re.IGNORECASE)
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b")
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+|\b(?:[0-9]{1,3}\.){3}[0-9]{1,3}\b")
 _URL = re.compile(r"\b[A-Za-z][A-Za-z0-9+.\-]{1,20}://[^\s'\"<>]+")
 # Metadata whose value tells of the machine, the person or the program.
 _PRIVATE_KEY = re.compile(
@@ -100,7 +99,7 @@ class Redactor:
     def _without(self, text: str) -> str:
         rules: list[tuple[tuple[str, str], Callable[[str], str]]] = [
             (_ADDRESSES, lambda given: _ADDRESS.sub("address", _URL.sub("url", given))),
-            (_PATH, lambda given: _FOLDERS.sub(self._folder, given)),
+            (_PATH, self._without_folders),
             *((_NAME, partial(pattern.sub, word)) for pattern, word in self._names),
         ]
         for kind, write in rules:
@@ -109,14 +108,21 @@ class Redactor:
             text = new
         return text
 
-    def _folder(self, found: re.Match[str]) -> str:
-        """Return what stands for the folders of a path: a number, or the part of it that is in a package."""
-        folders = found[0]
-        if not folders.strip("/\\~"):  # a slash that is no path
-            return folders
-        if library := _LIBRARY.match(folders):
-            return folders[library.end() :]
-        return self._folders.setdefault(folders, f"folder{len(self._folders) + 1}/")
+    def _without_folders(self, text: str) -> str:
+        if "/" not in text and "\\" not in text:
+            return text
+        pieces = _AROUND_PATHS.split(_HOME_FOLDER.sub(rf"\1\2{USER}", text))
+        return "".join(piece if at % 2 else self._without_folder(piece) for at, piece in enumerate(pieces))
+
+    def _without_folder(self, piece: str) -> str:
+        """Return a path with a number for its folders, or with the part of them that is in a package."""
+        folders = piece[: max(piece.rfind("/"), piece.rfind("\\")) + 1]
+        if not _ROOT.match(piece) or not folders.strip("/\\~"):  # a relative path, or a slash that is none
+            return piece
+        libraries = list(_LIBRARY.finditer(folders))
+        if libraries:
+            return piece[libraries[-1].start() :]
+        return self._folders.setdefault(folders, f"folder{len(self._folders) + 1}/") + piece[len(folders) :]
 
 
 def redacted(trace: Trace) -> Trace:
