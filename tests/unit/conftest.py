@@ -29,7 +29,7 @@ def _uploads_end_with_their_module() -> Iterator[None]:
     for thread in threading.enumerate():
         uploads = getattr(getattr(thread, "_target", None), "__self__", None)
         if isinstance(uploads, Uploads):
-            with uploads._changed:  # noqa: SLF001 - users have no reason to give up what is waiting
-                uploads._jobs.clear()  # noqa: SLF001
-                uploads._changed.notify_all()  # noqa: SLF001
+            with uploads._changed:
+                uploads._jobs.clear()
+                uploads._changed.notify_all()
             thread.join(timeout=5)
