@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.shared import in_category, name_numbers, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
-from torchprof_magic.model.rows import filled
+from torchprof_magic.model.rows import filled, row_keys
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -43,23 +42,48 @@ def unlaunched(trace: Trace) -> Unlaunched:
     """
     if trace.steps.height < 2 or not trace.has_device:  # noqa: PLR2004 - one step has no other
         return NONE
-    group = ["lane", "name", "around", "size"]
     ops = _ops_of_steps(trace)
-    launches = pl.col("launches")
-    per_step = ops.group_by(*group, "step").agg(launches.sum())
-    differ = per_step.group_by(group).agg(launches.n_unique() > 1).filter(launches).select(group)
-    lower_median = launches.quantile(0.5, "lower").cast(pl.Int64)
-    ops = ops.with_columns(lower_median.over(*group, "place").alias("usual"))
-    lack = (pl.col("usual") - launches).alias("lack")
-    short = ops.join(differ, on=group, how="semi").select("step", lack).filter(pl.col("lack") > 0)
-    lost, usual = int(short["lack"].sum()), int(ops["usual"].sum())
-    if short.height < LEAST_OPS or lost < LEAST_SHARE * usual:
+    if len(ops.step) == 0:
         return NONE
-    return Unlaunched(lost, usual, short["step"].unique().sort().to_numpy())
+    per_step = row_keys(ops.group, ops.step)
+    groups = np.zeros(int(per_step.max()) + 1, np.int64)
+    groups[per_step] = ops.group
+    launches = np.bincount(per_step, weights=ops.launches)
+    least, most = np.full(int(ops.group.max()) + 1, np.inf), np.zeros(int(ops.group.max()) + 1)
+    np.minimum.at(least, groups, launches)
+    np.maximum.at(most, groups, launches)
+    if not (least < most).any():
+        return NONE
+    usual = _lower_medians(row_keys(ops.group, ops.place), ops.launches)
+    lack = usual - ops.launches
+    short = (least < most)[ops.group] & (lack > 0)
+    lost, of = int(lack[short].sum()), int(usual.sum())
+    if int(short.sum()) < LEAST_OPS or lost < LEAST_SHARE * of:
+        return NONE
+    return Unlaunched(lost, of, np.unique(ops.step[short]))
 
 
-def _ops_of_steps(trace: Trace) -> pl.DataFrame:
-    """Return a row per op of a step: how much it launches itself, its name and place, and the op around it."""
+def _lower_medians(key: IntArray, values: IntArray) -> IntArray:
+    """Return for each row the lower median of the values of its key."""
+    order = np.lexsort((values, key))
+    first = np.searchsorted(key[order], np.arange(int(key.max()) + 1))
+    counts = np.bincount(key)
+    return values[order][first + (counts - 1) // 2][key]
+
+
+class _Ops(NamedTuple):
+    """The ops of steps: what each launches itself, its step, and its place among those like it.
+
+    Those of a ``group`` have the same name and thread, the same op around them, and are equally many in their step.
+    """
+
+    step: IntArray
+    group: IntArray
+    place: IntArray
+    launches: IntArray
+
+
+def _ops_of_steps(trace: Trace) -> _Ops:
     events = trace.events
     parent = events["parent"].to_numpy().astype(np.int64)
     is_op = in_category(trace, "cpu_op")
@@ -69,13 +93,10 @@ def _ops_of_steps(trace: Trace) -> pl.DataFrame:
     step = filled(events["step"], NO_PARENT)
     rows = np.flatnonzero(is_op & (step >= 0))
     rows = rows[np.argsort(events["start_ns"].to_numpy()[rows], kind="stable")]
-    columns = {
-        "step": step[rows],
-        "lane": events["lane"].to_numpy()[rows],
-        "name": name[rows],
-        "around": op_name[parent[rows]],
-        "launches": launches[rows],
-    }
-    like = ["step", "lane", "name", "around"]
-    place = pl.int_range(pl.len()).over(like).alias("place")
-    return pl.DataFrame(columns).with_columns(place, pl.len().over(like).alias("size"))
+    like = events["lane"].to_numpy()[rows], name[rows], op_name[parent[rows]]
+    key = row_keys(step[rows], *like)
+    size = np.bincount(key)[key] if len(rows) else key
+    order = np.argsort(key, kind="stable")
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(rows)) - np.searchsorted(key[order], key[order])
+    return _Ops(step[rows], row_keys(*like, size), place, launches[rows])

@@ -11,26 +11,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.model.rows import are_in, row_keys
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torchprof_magic.ingest.findings import Findings
-    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.intervals import BoolArray, IntArray
 
 _LEAST_STEPS = 2  # around a single step, it cannot be told whether other ops belong to it
 
 
 def with_steps_moved_back(
-    spans: pl.DataFrame, places: pl.DataFrame, steps: pl.Series, findings: Findings
+    spans: pl.DataFrame, places: pl.DataFrame, is_step: BoolArray, findings: Findings
 ) -> pl.DataFrame:
     """Return the spans, in which steps begin where those before them ended if most of their ops lie between them.
 
-    Only files with Python calls are looked at. ``places`` has the lanes, and ``steps`` the names of steps.
+    Only files with Python calls are looked at. ``places`` has the lanes.
     """
-    if len(steps) < _LEAST_STEPS or not (places["category"] == "python_function").any():
+    if np.count_nonzero(is_step) < _LEAST_STEPS or not (places["category"] == "python_function").any():
         return spans
     rows, begins = [], []
-    for found, start_ns, end_ns, ops_ns in _steps_and_ops(spans, places, steps):
+    for found, start_ns, end_ns, ops_ns in _steps_and_ops(spans, places, is_step):
         began = _begins(start_ns, end_ns, ops_ns)
         if began is not None:
             rows.append(found)
@@ -46,18 +48,17 @@ def with_steps_moved_back(
 
 
 def _steps_and_ops(
-    spans: pl.DataFrame, places: pl.DataFrame, steps: pl.Series
+    spans: pl.DataFrame, places: pl.DataFrame, is_step: BoolArray
 ) -> Iterator[tuple[IntArray, IntArray, IntArray, IntArray]]:
     """Yield the steps of each thread and cycle: rows, begins and ends in order; and when its ops began, sorted."""
-    is_step = spans["name"].is_in(steps.implode())
-    is_op = (places["category"].cast(pl.String) == "cpu_op").gather(spans["place"]) & ~is_step
-    lane = places["lane"].gather(spans["place"]).alias("lane")
-    found = spans.select("cycle", "start_ns", "dur_ns").with_columns(lane).with_row_index("row")
-    for (cycle, of_lane), group in found.filter(is_step).group_by("cycle", "lane"):
-        ordered = group.sort("start_ns")
-        row, start_ns, dur_ns = (ordered[name].cast(pl.Int64).to_numpy() for name in ("row", "start_ns", "dur_ns"))
-        ops = found.filter(is_op & (found["cycle"] == cycle) & (found["lane"] == of_lane))
-        yield row, start_ns, start_ns + dur_ns, ops["start_ns"].sort().to_numpy()
+    place = spans["place"].to_numpy()
+    is_op = are_in(places["category"], ("cpu_op",))[place] & ~is_step
+    start_ns, dur_ns = spans["start_ns"].to_numpy(), spans["dur_ns"].to_numpy()
+    of_thread = row_keys(places["lane"].to_numpy()[place], spans["cycle"].to_numpy())
+    for thread in np.unique(of_thread[is_step]).tolist():
+        row = np.flatnonzero(is_step & (of_thread == thread))
+        row = row[np.argsort(start_ns[row], kind="stable")]
+        yield row, start_ns[row], start_ns[row] + dur_ns[row], np.sort(start_ns[is_op & (of_thread == thread)])
 
 
 def _begins(start_ns: IntArray, end_ns: IntArray, ops_ns: IntArray) -> IntArray | None:

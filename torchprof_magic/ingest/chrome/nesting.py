@@ -64,12 +64,10 @@ def _gathered(values: pl.Series, rows: pl.Series) -> pl.Series:
     return values if values.null_count() == len(values) else values.rechunk()[rows]
 
 
-def steps_among(names: pl.Series) -> tuple[pl.Series, BoolArray]:
-    """Return the different names of steps, such as ``ProfilerStep#N``, and which rows have one."""
+def steps_among(names: pl.Series) -> BoolArray:
+    """Return which rows have the name of a step, such as ``ProfilerStep#N``."""
     rows, of_rows = numbered(codes_of(names))
-    once = values_at(names, rows)
-    is_step = which_match(once.cast(pl.String), STEP_PATTERN)
-    return once.filter(pl.Series(is_step)), is_step[of_rows]
+    return which_match(values_at(names, rows).cast(pl.String), STEP_PATTERN)[of_rows]
 
 
 def with_step_annotations(nested: Nested, rows: IntArray) -> Nested:

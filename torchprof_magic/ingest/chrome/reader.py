@@ -106,8 +106,8 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     heads, facts = [part.head for part in parts], joined_facts([part.facts for part in parts], cycles)
     parts.clear()  # keeping these columns would double the memory in use below
     spans = without_own_frames(_later(spans, "start_ns", -start_ns), places)
-    step_names, is_step = steps_among(spans["name"])
-    spans = with_steps_moved_back(spans, places, step_names, findings)
+    is_step = steps_among(spans["name"])
+    spans = with_steps_moved_back(spans, places, is_step, findings)
     nested = nested_events(spans, places)
     step_rows = np.flatnonzero(is_step[nested.span])
     events, category, _ = with_step_annotations(nested, step_rows)
