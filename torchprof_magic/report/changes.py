@@ -20,6 +20,7 @@ from torchprof_magic.findings.compare.change_words import (
 )
 from torchprof_magic.findings.compare.changes import Runs
 from torchprof_magic.findings.compare.per_step import sample_of
+from torchprof_magic.findings.compare.phase_changes import phase_words, sure_phases
 from torchprof_magic.findings.compare.run_change import compared_steps, find_change
 from torchprof_magic.findings.compare.setting_changes import warnings_of
 from torchprof_magic.findings.compare.work_change import what_is_same
@@ -99,10 +100,11 @@ class Changes(HasTables[Runs]):
 
     @cached_property
     def evidence(self) -> str:
-        """Which op changed most if the steps did, and why the change is known, or why not."""
+        """What waiting and which op changed most, and why the change is known, or why not."""
         ops = TABS[0].shape(self.runs) if self.change.basis == "steps" else None
         most = largest_change(ops) if isinstance(ops, Table) else ""
-        return f"{most} {change_evidence(self.change)}".lstrip()
+        waiting = phase_words(sure_phases(self.before, self.after))
+        return " ".join(part for part in (waiting, most, change_evidence(self.change)) if part)
 
     @property
     def words(self) -> list[str]:
