@@ -7,7 +7,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 // A usual cell, until the element is measured.
 const FIRST_PX = 1000;
 
-export function useWidth<T extends HTMLElement>(): {
+export function useWidth<T extends Element>(): {
   readonly ref: RefObject<T | null>;
   readonly width: number;
 } {

@@ -7,6 +7,7 @@ import { tickLabel } from "../../layout/time-ticks";
 import type { ChangeHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
+import { useWidth } from "../common/use-width";
 import { swapRuns } from "./compare-menu";
 
 const SIGNS = { faster: "▼", slower: "▲", unclear: "≈" };
@@ -67,17 +68,41 @@ const TITLE_CHARS = 24;
 // Nearer to an end of the scale, a label stands beside its tick and inside the chart.
 const END_SHARE = 0.1;
 
+const TICK_CHAR_PX = 6.4;
+const TICK_GAP_PX = 8;
+
 const anchor = (share: number) =>
   share < END_SHARE ? "start" : share > 1 - END_SHARE ? "end" : "middle";
 
+/** The ticks whose labels do not touch: those at the ends lie inside of the chart, so a neighbor may have no room. */
+function labelled(
+  ticks: readonly number[],
+  label: (tick: number) => string,
+  share: (tick: number) => number,
+  widthPx: number,
+): readonly number[] {
+  let from = Number.POSITIVE_INFINITY;
+  // From the last one on, which says how far the scale goes.
+  return ticks.toReversed().filter((tick) => {
+    const px = label(tick).length * TICK_CHAR_PX;
+    const before = { start: 0, middle: px / 2, end: px }[anchor(share(tick))];
+    const left = share(tick) * widthPx - before;
+    if (left + px + TICK_GAP_PX > from) return false;
+    from = left;
+    return true;
+  });
+}
+
 /** All steps of both runs as dots, and the typical step of each as a line. */
 function Dots({ change }: { readonly change: ChangeHeader }) {
+  const { ref, width } = useWidth<SVGSVGElement>();
   const all = change.runs.flatMap(({ steps }) => steps);
   if (all.length === 0) return null;
   const { low, high, ticks, step } = dotScale(Math.min(...all), Math.max(...all));
   const share = (ns: number) => (ns - low) / (high - low);
   const x = (ns: number) => `${(share(ns) * 100).toFixed(2)}%`;
   const label = tickLabel(step, high);
+  const named = labelled(ticks, label, share, width);
   const rows = change.runs.length * ROW_PX;
   return (
     <div class="tp-dots">
@@ -93,13 +118,21 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
           </span>
         ))}
       </div>
-      <svg class="tp-dots-chart" role="img" aria-label="Steps of both runs" height={rows + AXIS_PX}>
+      <svg
+        ref={ref}
+        class="tp-dots-chart"
+        role="img"
+        aria-label="Steps of both runs"
+        height={rows + AXIS_PX}
+      >
         {ticks.map((tick) => (
           <g key={tick}>
             <line class="tp-dots-grid" x1={x(tick)} x2={x(tick)} y1="0" y2={rows} />
-            <text x={x(tick)} y={rows + 13} text-anchor={anchor(share(tick))}>
-              {label(tick)}
-            </text>
+            {named.includes(tick) && (
+              <text x={x(tick)} y={rows + 13} text-anchor={anchor(share(tick))}>
+                {label(tick)}
+              </text>
+            )}
           </g>
         ))}
         {change.runs.map((run, index) => (

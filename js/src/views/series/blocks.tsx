@@ -12,7 +12,7 @@ import { Button } from "../common/button";
 import { groupingsOf, type ReportContext } from "../common/context";
 import { Segmented } from "../common/parts";
 import { useWidth } from "../common/use-width";
-import type { Blocks, Leak, Listed } from "./use-blocks";
+import type { Blocks, Leak, Listed, Rise } from "./use-blocks";
 
 const MOST_ROWS = 40;
 const MOST_TILES = 24;
@@ -64,6 +64,9 @@ export function BlockList({ report, view, blocks }: BlocksProps) {
       </h2>
       {blocks.state === "ready" && blocks.groups.length === 0 && (
         <p class="tp-side-hint">Nothing.</p>
+      )}
+      {blocks.listed === "grown" && blocks.rise !== null && (
+        <p class="tp-side-hint">{riseText(blocks.rise)}</p>
       )}
       {blocks.state === "ready" ? (
         blocks.groups.length > 0 && <Rows report={report} blocks={blocks} />
@@ -129,6 +132,15 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
       )}
     </>
   );
+}
+
+/** What was kept may stand in the place of what was freed, so it is said what is in use in all. */
+function riseText({ start, most, end }: Rise): string {
+  const more = end - start;
+  const change =
+    more === 0 ? "as much as" : `${formatBytes(Math.abs(more))} ${more > 0 ? "more" : "less"} than`;
+  const peak = most > Math.max(start, end) ? `, and ${formatBytes(most)} at most in between` : "";
+  return `In use at the end: ${formatBytes(end)}, ${change} at the start${peak}.`;
 }
 
 interface RowProps {

@@ -35,6 +35,15 @@ export interface Blocks {
   readonly leaks: readonly Leak[];
   /** What is in use as steps begin, where something leaks. */
   readonly trend: readonly { readonly time_ns: number; readonly value: number }[];
+  /** What is in use over the recording; null without a curve. */
+  readonly rise: Rise | null;
+}
+
+/** The bytes in use when the recording begins, at most, and when it ends. */
+export interface Rise {
+  readonly start: number;
+  readonly most: number;
+  readonly end: number;
 }
 
 const NO_LEAKS: readonly Leak[] = [];
@@ -79,7 +88,14 @@ export function useBlocks(
     [leaks, series, marks],
   );
   const sum = groups.reduce((all, { bytes }) => all + bytes, 0);
-  return { state: kind, message, listed, time, total: total || sum, groups, leaks, trend };
+  const rise = levels.length === 0 ? null : riseOf(levels);
+  return { state: kind, message, listed, time, total: total || sum, groups, leaks, trend, rise };
+}
+
+function riseOf(levels: ArrayLike<number | null>): Rise {
+  let most = 0;
+  for (let at = 0; at < levels.length; at += 1) most = Math.max(most, levels[at] ?? 0);
+  return { start: levels[0] ?? 0, most, end: levels[levels.length - 1] ?? 0 };
 }
 
 /** A view of the report by name, which is embedded or asked for. */

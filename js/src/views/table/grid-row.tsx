@@ -121,10 +121,12 @@ function Lead({ report, view, frame, column, names, row, outline, acts }: CellPr
   return (
     <>
       {outline !== null && <Fold outline={outline} onToggle={() => acts.current.toggle(row)} />}
-      <span title={phase === "" ? undefined : phaseTitle(phase)}>
-        <PhaseDot report={report} phase={phase} />
-        {phase !== "" && <span class="tp-aloud">{phaseTitle(phase)} </span>}
-      </span>
+      {phase !== "" && (
+        <span title={phaseTitle(phase)}>
+          <PhaseDot report={report} phase={phase} />
+          <span class="tp-aloud">{phaseTitle(phase)} </span>
+        </span>
+      )}
       <bdi class={nameClass(isCode, verbatim)} title={whole}>
         {isCut(column)
           ? names.text(column, row, outline === null ? -1 : outline.depth * INDENT_PX, tagPx(note))
