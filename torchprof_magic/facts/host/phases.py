@@ -63,7 +63,7 @@ def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
     phase[is_forward] = PHASES.index("forward")
     named = _nearest(parent, depth, np.where(is_forward, phase, _names_by_user(trace)))
     phase = np.where(phase == UNMARKED, named, phase)
-    phase = np.where(phase == UNMARKED, _defaults(trace), phase)
+    phase = np.where(phase == UNMARKED, _defaults(trace, creates_node), phase)
     phase = _with_device_events(phase, trace)
     phase.flags.writeable = False
     return phase
@@ -111,14 +111,35 @@ def _first_of(rules: tuple[tuple[str, str], ...]) -> pl.Expr:
     return expression
 
 
-def _defaults(trace: Trace) -> npt.NDArray[np.int8]:
-    """Return forward for ops and annotations, and for runtime calls directly inside one, which are part of it."""
+def _defaults(trace: Trace, creates_node: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
+    """Return forward for ops and annotations, and for runtime calls directly inside one, which are part of it.
+
+    On a thread of the autograd engine they are backward: what runs there between nodes and after the last one, such as
+    copies of gradients between buckets, is done for the backward pass.
+    """
     events = trace.events
     is_op = in_category(trace, "cpu_op", "user_annotation") & ~is_named(trace, STEP_PATTERN)
     parent = events["parent"].to_numpy()
     is_call = in_category(trace, "runtime") & (parent >= 0)
-    is_forward = is_op | (is_call & is_op[parent])
-    return np.where(is_forward, np.int8(PHASES.index("forward")), np.int8(PHASES.index("python")))
+    is_op |= is_call & is_op[parent]
+    of_ops = np.where(_is_on_engine(trace, creates_node), PHASES.index("backward"), PHASES.index("forward"))
+    return np.where(is_op, of_ops, PHASES.index("python")).astype(np.int8)
+
+
+def _is_on_engine(trace: Trace, creates_node: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which events are on threads that run nodes of autograd only: another thread runs ops outside of nodes.
+
+    That one has the steps, the Python frames, or the ops that make nodes.
+    """
+    lane, lanes = trace.events["lane"].to_numpy(), trace.lanes.height
+    of_program = creates_node | is_named(trace, STEP_PATTERN) | in_category(trace, "python_function")
+    runs_nodes, runs_program = (
+        np.bincount(lane[which], minlength=lanes) > 0 for which in (is_named(trace, _ENGINE_RANGE), of_program)
+    )
+    if not runs_program.any():
+        return np.zeros(len(lane), np.bool_)
+    on_engine: npt.NDArray[np.bool_] = (runs_nodes & ~runs_program)[lane]
+    return on_engine
 
 
 def _with_device_events(phase: npt.NDArray[np.int8], trace: Trace) -> npt.NDArray[np.int8]:
