@@ -824,6 +824,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Unpack the file yourself if you trust it, and open the .json.",
         "A .gz file unpacks to more than 250 times its size.",
     ),
+    "file.newer_run": Kind(
+        "warning",
+        "The run was saved by a newer torchprof-magic (format {version}, this one knows {known}). {left_out} of its "
+        "columns and tables are not known here and were left out.",
+        "Update with `pip install -U torchprof-magic`.",
+        "A saved run of a newer version is opened as far as possible.",
+    ),
     "file.trailing_bytes": Kind(
         "warning",
         "The compressed data is followed by bytes that are not gzip. They were ignored.",

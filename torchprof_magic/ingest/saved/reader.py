@@ -19,6 +19,7 @@ from torchprof_magic.ingest.saved.arrow import check_layout
 from torchprof_magic.ingest.saved.bounds import first_flaw
 from torchprof_magic.model.errors import IngestError
 from torchprof_magic.model.meta import Meta, Problem  # noqa: TC001 - msgspec reads the types of _Head
+from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import (
     ADDED_COLUMNS,
     ADDED_FRAMES,
@@ -96,21 +97,68 @@ def is_saved(path: str | os.PathLike[str]) -> bool:
 
 
 def read_saved(path: str | os.PathLike[str]) -> Trace:
-    """Return the trace in a saved run, exactly as it was written.
+    """Return the trace in a saved run, exactly as it was written; that of a newer version as far as it is known here.
 
-    Raises ``IngestError`` if the file is damaged, written by a newer version, or malicious.
+    Raises ``IngestError`` if the file is damaged, malicious, or of a newer version of which too little is known.
     """
     try:
         with _InPieces(path) as opened, zipfile.ZipFile(opened) as archive:
             _check_sizes(archive, Path(path).stat().st_size)
             head = _read_head(archive)
-            frames = _read_frames(archive, head)
+            is_newer = head.version > SAVED_VERSION
+            frames, notes = _read_newer(archive, head) if is_newer else (_read_frames(archive, head), ())
     except _DAMAGE as exc:
         raise IngestError(f"the saved run is damaged or cut off ({exc}); copy it or save it again") from exc
     flaw = first_flaw(frames)
+    if flaw and is_newer:
+        raise _too_new(head.version, flaw)
     if flaw:
         raise IngestError(f"the saved run is damaged ({flaw}); save it again")
-    return Trace(**frames, meta=head.meta, problems=head.problems)
+    return Trace(**frames, meta=head.meta, problems=(*head.problems, *notes))
+
+
+def _too_new(version: int, why: str) -> IngestError:
+    return IngestError(
+        f"the run was saved by a newer torchprof-magic (format {version}, this one knows {SAVED_VERSION}: {why}); "
+        "update with `pip install -U torchprof-magic`"
+    )
+
+
+def _read_newer(archive: zipfile.ZipFile, head: _Head) -> tuple[dict[str, pl.DataFrame], tuple[Problem, ...]]:
+    """Return the frames of a newer version with the columns that are known here, and a note of what is not read."""
+    names = {name.removesuffix(".arrow") for name in archive.namelist() if name.endswith(".arrow")}
+    left_out = len(names - set(FRAME_SCHEMAS))
+    frames = {}
+    for name, schema in FRAME_SCHEMAS.items():
+        if name not in names:
+            frames[name] = pl.DataFrame(schema=schema)
+            continue
+        try:
+            frames[name], unknown = _known_columns(name, _entry(archive, f"{name}.arrow"))
+        except (IngestError, pl.exceptions.PolarsError) as exc:
+            raise _too_new(head.version, str(exc).partition(";")[0]) from exc
+        left_out += unknown
+    return frames, (problem("file.newer_run", version=head.version, known=SAVED_VERSION, left_out=left_out),)
+
+
+def _known_columns(name: str, data: bytes) -> tuple[pl.DataFrame, int]:
+    """Return a frame with exactly the columns of this version, and how many others it has.
+
+    Columns that it lacks are null, and so are values that their type cannot hold here.
+    """
+    try:
+        check_layout(data)
+        found = pl.read_ipc(io.BytesIO(data))
+    except (ValueError, struct.error, pl.exceptions.PanicException) as exc:
+        raise IngestError(f"the {name} of the saved run are damaged ({exc})") from exc
+    schema = FRAME_SCHEMAS[name]
+    columns = [
+        found[column].cast(dtype, strict=False)
+        if column in found.columns
+        else pl.Series(column, [None], dtype=dtype).new_from_index(0, found.height)
+        for column, dtype in schema.items()
+    ]
+    return pl.DataFrame(columns), len(set(found.columns) - set(schema))
 
 
 def _read_frames(archive: zipfile.ZipFile, head: _Head) -> dict[str, pl.DataFrame]:
@@ -174,8 +222,13 @@ def _read_head(archive: zipfile.ZipFile) -> _Head:
     try:
         told = msgspec.json.decode(text, type=_Told)
         _check_version(told.version if told.format == "torchprof" else None)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise IngestError(f"{SAVED_HEAD} in the saved run is not valid ({exc}); save the run again") from exc
+    try:
         head = msgspec.json.decode(text, type=_Head)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        if told.version > SAVED_VERSION:
+            raise _too_new(told.version, f"{SAVED_HEAD} is not as expected: {exc}") from exc
         raise IngestError(f"{SAVED_HEAD} in the saved run is not valid ({exc}); save the run again") from exc
     _check_values(head)
     return head
@@ -184,11 +237,6 @@ def _read_head(archive: zipfile.ZipFile) -> _Head:
 def _check_version(version: object) -> None:
     if not isinstance(version, int) or version < 1:
         raise IngestError(f"{SAVED_HEAD} in the saved run has no version; save the run again")
-    if version > SAVED_VERSION:
-        raise IngestError(
-            f"the run was saved by a newer torchprof-magic (format {version}, this one reads up to {SAVED_VERSION}); "
-            "update with `pip install -U torchprof-magic`"
-        )
 
 
 def _check_values(head: _Head) -> None:

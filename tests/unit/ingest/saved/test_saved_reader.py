@@ -351,9 +351,42 @@ def test_a_missing_entry_is_reported_by_name(saved: Path) -> None:
         load(rewritten(saved, flows_arrow=None))
 
 
-def test_a_newer_version_says_how_to_update(saved: Path) -> None:
+def test_a_run_of_a_newer_version_is_opened_as_far_as_it_is_known(saved: Path, tmp_path: Path) -> None:
+    whole = full_trace()
+    flows = arrow(whole.flows.with_columns(pl.lit(1).alias("of_tomorrow")), tmp_path, compression="uncompressed")
+    events = arrow(whole.events.drop("overload"), tmp_path, compression="uncompressed")
+    newer = rewritten(saved, flows_arrow=flows, events_arrow=events, counters_arrow=None)
+    newer = head_with(newer, version=SAVED_VERSION + 1, more={"a": 1})
+    with zipfile.ZipFile(newer, "a") as archive:
+        archive.writestr("tomorrow.arrow", flows)
+    found = load(newer)
+    # A column and a table are not known; what is missing is empty.
+    (note,) = (problem for problem in found.problems if problem.code == "file.newer_run")
+    assert "2 of its columns and tables" in note.message
+    assert found.trace.flows.equals(whole.flows)
+    assert found.trace.events.drop("overload").equals(whole.events.drop("overload"))
+    assert found.trace.events["overload"].null_count() == whole.events.height
+    assert found.trace.counters.height == 0
+    assert found.summary()
+    # Saved here, it is one of this version.
+    assert_same(found.trace, load(found.save(tmp_path / "again.torchprof")).trace)
+
+
+@pytest.mark.parametrize("changed", [{"meta": {"title": 3}}, {"problems": None}])
+def test_a_newer_version_whose_head_is_not_as_expected_says_how_to_update(saved: Path, changed: dict[str, Any]) -> None:
     with pytest.raises(IngestError, match=r"newer torchprof-magic.*pip install -U"):
-        load(head_with(saved, version=SAVED_VERSION + 1))
+        load(head_with(saved, version=SAVED_VERSION + 1, **changed))
+
+
+def test_a_newer_version_without_what_every_row_needs_says_how_to_update(saved: Path, tmp_path: Path) -> None:
+    flows = arrow(full_trace().flows.drop("kind"), tmp_path, compression="uncompressed")
+    with pytest.raises(IngestError, match=r"newer torchprof-magic.*kind in flows.*pip install -U"):
+        load(head_with(rewritten(saved, flows_arrow=flows), version=SAVED_VERSION + 1))
+
+
+def test_a_newer_version_with_a_damaged_table_says_how_to_update(saved: Path) -> None:
+    with pytest.raises(IngestError, match=r"newer torchprof-magic.*events.*pip install -U"):
+        load(head_with(rewritten(saved, events_arrow=b"no table"), version=SAVED_VERSION + 1))
 
 
 @pytest.mark.parametrize(
