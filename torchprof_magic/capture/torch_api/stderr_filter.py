@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import tempfile
+import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,7 @@ class StderrFilter:
             if self._file.fileno() == STDERR_FD:
                 squatter, self._file = self._file, os.fdopen(os.dup(STDERR_FD), "r+b", buffering=0)
                 squatter.close()
+            weakref.finalize(self, self._file.close)  # a session can be dropped without its end
         return self._file
 
     @staticmethod

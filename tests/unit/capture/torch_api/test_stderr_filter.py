@@ -89,3 +89,15 @@ def test_without_a_free_descriptor_every_line_passes_and_descriptor_2_stays(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert capfd.readouterr().err == f"one\n{STARTED.decode()}two\n"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_filter_that_is_dropped_without_its_end_closes_its_file() -> None:
+    dropped = StderrFilter()
+    with dropped.held():
+        pass
+    file = dropped._file
+    assert file is not None
+    del dropped
+    gc.collect()
+    assert file.closed
