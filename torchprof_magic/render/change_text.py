@@ -63,7 +63,7 @@ def _markdown_section(title: str, shape: Table) -> Section:
         rows.append((source_code(name, in_table=True) if "source" in row else code(name, in_table=True), *numbers))
     titles = (title, *(column.title for column in _changed(shape))) if rows else ()
     lines = table(titles, rows, numbers=range(1, 4)) if rows else ()
-    return Section(f"{title}, per step", lines, least=min(len(lines), 2 + TOP_ROWS), rows="row")
+    return Section(title, lines, least=min(len(lines), 2 + TOP_ROWS), rows="row")
 
 
 def signed(value: int, form: Callable[[float], str]) -> str:

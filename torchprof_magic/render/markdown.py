@@ -39,14 +39,14 @@ _PIECES = re.compile(r"`([^`]*)`")
 class Section(NamedTuple):
     """A part of the text: a title, and lines of which the first ``least`` stay if any does.
 
-    Others are left out from the end where the limit asks for it, and counted as ``rows`` that were left out, unless
-    ``rows`` is empty.
+    Where they do not fit, the first ``fewest`` stay, or with 0 none. Lines that are left out are counted as ``rows``.
     """
 
     title: str
     lines: tuple[str, ...]
     least: int = 1
-    rows: str = ""
+    rows: str = "line"
+    fewest: int = 0
 
 
 def tokens_of(text: str) -> int:
@@ -102,8 +102,8 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: rang
 def fitting(head: Sequence[str], sections: Sequence[Section], max_tokens: int) -> str:
     """Return the head and the sections, in at most so many tokens.
 
-    Each section gets its ``least`` lines, in the order of the sections, and then all get one more line in turn. What
-    does not fit is named at the end. Raises ``ValueError`` for a limit in which nothing can be said.
+    Each section gets its ``least`` lines, in the order of the sections, or else its ``fewest``, and then all get one more
+    line in turn. What does not fit is counted, or named at the end. Raises ``ValueError`` for a limit in which nothing can be said.
     """
     if max_tokens < LEAST_TOKENS:
         raise ValueError(f"max_tokens must be at least {LEAST_TOKENS} (got {max_tokens})")
@@ -112,7 +112,7 @@ def fitting(head: Sequence[str], sections: Sequence[Section], max_tokens: int) -
     for at, section in enumerate(sections):
         kept[at] = min(section.least, len(section.lines))
         if tokens_of(_text(head, sections, kept)) > max_tokens:
-            kept[at] = 0
+            kept[at] = section.fewest
     open_at = [at for at, section in enumerate(sections) if 0 < kept[at] < len(section.lines)]
     while open_at:
         for at in tuple(open_at):
@@ -141,7 +141,7 @@ def _text(head: Sequence[str], sections: Sequence[Section], kept: Sequence[int])
     for section, count in zip(sections, kept, strict=True):
         if count:
             parts += ["", f"## {section.title}", "", *section.lines[:count]]
-            if section.rows and count < len(section.lines):
+            if count < len(section.lines):
                 parts += ["", f"and {counted(len(section.lines) - count, f'more {section.rows}')}"]
     missing = [section.title for section, count in zip(sections, kept, strict=True) if not count]
     if missing:

@@ -51,7 +51,7 @@ def trace_markdown(analysis: Analysis, max_tokens: int) -> str:
         "",
         DATA_NOTE,
     ]
-    counted = max(steps.frame.filter(pl.col("left_out") == "").height, 1)
+    counted = steps.frame.filter(pl.col("left_out") == "").height
     sections = [
         verdict_section(
             analysis.verdict.title, (*analysis.verdict.text, *analysis.verdict.where), analysis.verdict.doubts
@@ -71,7 +71,8 @@ def trace_markdown(analysis: Analysis, max_tokens: int) -> str:
 def verdict_section(title: str, text: Iterable[Span], doubts: Sequence[str]) -> Section:
     """Return what limits the program, with what makes that doubtful."""
     sentence = "".join(code(span.text) if span.style == "code" else prose(span.text) for span in text)
-    return Section("Verdict", (f"**{prose(title)}.** {sentence}", *(f"- Doubt: {prose(doubt)}" for doubt in doubts)))
+    lines = (f"**{prose(title)}.** {sentence}", *(f"- Doubt: {prose(doubt)}" for doubt in doubts))
+    return Section("Verdict", lines, least=len(lines), rows="doubt", fewest=1)
 
 
 def advice_section(cards: Sequence[Card]) -> Section:
@@ -130,7 +131,7 @@ def _lines_section(analysis: Analysis, steps: int) -> Section:
     frame = frame.sort("cost", descending=True, maintain_order=True).head(_MOST_ROWS)
     places = zip(frame["file"].to_list(), frame["line"].to_list(), frame["source"].to_list(), strict=True)
     names = [(_CODE(f"{file}:{line}"), source_code(text or "", in_table=True)) for file, line, text in places]
-    return _numbers_section("Lines, per step", ("Line", "Source"), names, source, frame, numbers, steps)
+    return _numbers_section("Lines", ("Line", "Source"), names, source, frame, numbers, steps)
 
 
 def _ops_section(analysis: Analysis, steps: int) -> Section:
@@ -143,7 +144,7 @@ def _ops_section(analysis: Analysis, steps: int) -> Section:
     frame = frame.head(_MOST_ROWS)
     shown = [column.name for column in ops.columns if column.unit in _NUMBERS and not column.is_minor]
     names = [(_CODE(name),) for name in frame["name"].cast(pl.String).to_list()]
-    return _numbers_section("Ops, per step", ("Op",), names, ops, frame, shown[:_MOST_COLUMNS], steps)
+    return _numbers_section("Ops", ("Op",), names, ops, frame, shown[:_MOST_COLUMNS], steps)
 
 
 def _numbers_section(
@@ -155,9 +156,9 @@ def _numbers_section(
     numbers: Sequence[str],
     steps: int,
 ) -> Section:
-    """Return rows with a name in one or two cells, and some of the columns of a table per step."""
+    """Return rows with a name in one or two cells, and some of the columns of a table: per step, if there are some."""
     columns = {column.name: column for column in shape.columns}
-    looks = [column_text(columns[name], frame, steps) for name in numbers]
+    looks = [column_text(columns[name], frame, max(steps, 1)) for name in numbers]
     cells = [[write(value) for value in frame[name].to_list()] for name, (_, write) in zip(numbers, looks, strict=True)]
     rows = [(*name, *row) for name, row in zip(names, zip(*cells, strict=True), strict=True)] if numbers else []
     lines = (
@@ -165,7 +166,8 @@ def _numbers_section(
         if rows
         else ()
     )
-    return Section(title, lines, least=min(len(lines), 2 + _FIRST_ROWS), rows="row")
+    whole = f"{title}, {'per step' if steps else 'in all'}"
+    return Section(whole, lines, least=min(len(lines), 2 + _FIRST_ROWS), rows="row")
 
 
 def _more_section() -> Section:

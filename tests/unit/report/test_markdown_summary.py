@@ -43,6 +43,22 @@ def test_it_says_what_limits_what_takes_the_time_and_how_to_ask_for_more() -> No
     assert _titles(text)[-1] == "How to ask for more"
 
 
+def test_without_steps_nothing_is_said_to_be_per_step() -> None:
+    text = Report(make_trace(span("aten::mm", 5, 30), span("aten::mm", 50, 30))).summary("markdown")
+    assert "no steps recorded" in text
+    assert "per step" not in text
+    assert "Ops, in all" in _titles(text)
+    assert "| `aten::mm` | 2 | 60.00 | 60.00 |" in text
+
+
+@pytest.mark.parametrize("most", [600, 2_000, 20_000])
+def test_every_doubt_stands_by_the_verdict_whatever_is_left_out(most: int) -> None:
+    report = Report(make_trace(annotation("ProfilerStep#1", 0, 90), span("aten::mm", 5, 30)))
+    doubts = report.verdict.doubts
+    assert doubts
+    assert report.summary("markdown", max_tokens=most).count("- Doubt: ") == len(doubts)
+
+
 def test_numbers_are_those_of_the_text() -> None:
     report = Report(_trace())
     mean = re.search("Mean step ([0-9.]+ µs)", report.summary())
@@ -75,7 +91,7 @@ def test_other_formats_are_refused() -> None:
 def test_a_comparison_says_what_changed_as_markdown_and_as_json() -> None:
     changed = Report(_trace(dur=60)).compare(Report(_trace(dur=30)))
     text = changed.summary("markdown")
-    assert _titles(text)[0] == "What changed"
+    assert _titles(text)[:2] == ["What changed", "Ops"]
     assert changed.title.strip("▲▼ ").split(",")[0] in text
     assert "`aten::mm`" in text
     facts = json.loads(changed.summary("json"))

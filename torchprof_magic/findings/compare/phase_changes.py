@@ -52,4 +52,4 @@ def sure_phases(before: Trace, after: Trace) -> list[PhaseChange]:
 def phase_words(changes: Sequence[PhaseChange]) -> str:
     """Return these changes as a sentence; nothing without any."""
     said = ", ".join(f"{_TITLES[phase]} {format_ns(before)} → {format_ns(after)}" for phase, before, after in changes)
-    return f"Sure is a change of waiting per step: {said}." if said else ""
+    return f"The waiting per step changed for sure: {said}." if said else ""

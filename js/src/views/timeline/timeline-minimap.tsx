@@ -51,10 +51,11 @@ export function TimelineMinimap({ report, moves }: MinimapProps) {
   const isOfRanks = overview.devices.length === 0 && busyRows(overview).among > 0;
   const busy = isOfRanks ? "busy" : overview.devices.length > 0 ? "device busy" : "threads busy";
   const what = frame === null ? busy : "busy, memory";
+  const title = overview.steps.length > 0 ? "All steps" : "All";
   return (
     <div class="tp-minimap">
-      <span class="tp-minimap-label" title={`All steps: ${what}`}>
-        <strong>All steps</strong>
+      <span class="tp-minimap-label" title={`${title}: ${what}`}>
+        <strong>{title}</strong>
         <span>{what}</span>
       </span>
       {/* The lanes under it have the same data and their keys. */}

@@ -47,8 +47,8 @@ def test_a_longer_sleep_in_every_step_is_sure_whatever_the_ops_do() -> None:
     assert round(change.before_ns / 1e6, 1) == 30.0
     assert round(change.after_ns / 1e6, 1) == 45.0
     compared = Report(after).compare(Report(before))
-    assert compared.evidence.startswith("Sure is a change of waiting per step: idle time 30")
-    assert compared.words[1].startswith("Sure is a change of waiting")
+    assert compared.evidence.startswith("The waiting per step changed for sure: idle time 30")
+    assert compared.words[1].startswith("The waiting per step changed for sure")
 
 
 def test_the_same_sleep_is_no_change() -> None:
