@@ -102,8 +102,9 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: rang
 def fitting(head: Sequence[str], sections: Sequence[Section], max_tokens: int) -> str:
     """Return the head and the sections, in at most so many tokens.
 
-    Each section gets its ``least`` lines, in the order of the sections, or else its ``fewest``, and then all get one more
-    line in turn. What does not fit is counted, or named at the end. Raises ``ValueError`` for a limit in which nothing can be said.
+    Each section gets its ``least`` lines, in the order of the sections, or else its ``fewest``, and then all get one
+    more line in turn. What does not fit is counted, or named at the end. Raises ``ValueError`` for a limit in which
+    nothing can be said.
     """
     if max_tokens < LEAST_TOKENS:
         raise ValueError(f"max_tokens must be at least {LEAST_TOKENS} (got {max_tokens})")

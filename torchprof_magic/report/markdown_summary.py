@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.findings.overview import DEVICE_WAITS
-from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
-from torchprof_magic.model.units import format_value, saving_words
+from torchprof_magic.model.shapes import Facts, Table, count_rows
+from torchprof_magic.model.units import format_value
 from torchprof_magic.render.markdown import DATA_NOTE, Section, code, diff_of, fitting, prose, source_code, table
-from torchprof_magic.render.text import column_text, machine_of, problem_line, steps_sentence
+from torchprof_magic.render.text import column_text, machine_of, place_words, problem_line, steps_sentence, sure_words
 from torchprof_magic.report.views import VIEWS
-from torchprof_magic.tables.ops.op_groups import is_scope
+from torchprof_magic.tables.ops.op_groups import without_scopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchprof_magic.findings.verdict.words import Span
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Card, Fact
-    from torchprof_magic.model.shapes import Section as Facts_
+    from torchprof_magic.model.shapes import Section as FactsSection
     from torchprof_magic.report.analysis import Analysis
 
 _MOST_ROWS = 30
@@ -79,10 +79,7 @@ def advice_section(cards: Sequence[Card]) -> Section:
     """Return what to change, each with its line, what it saves, and why."""
     lines = []
     for number, card in enumerate(cards, 1):
-        at = card.at.strip("; ")
-        where = f" ({'' if at == 'in' else f'{at} '}{code(card.place)})" if card.place else ""
-        saving = saving_words(card.saving_ns, card.saving_bytes, card.certainty, card.per)
-        sure = ", ".join(filter(None, (saving and f"saves {saving}", card.certainty)))
+        where, sure = place_words(card, code(card.place)), sure_words(card)
         fix = f": {prose(card.fix)}" if card.fix and not card.is_whole else ""
         said = f"{number}. **{prose(card.title)}**{fix}{where}. {sure[:1].upper()}{sure[1:]}. {prose(card.evidence)}"
         lines.append("\n".join([said, *diff_of(card.changes)]))
@@ -101,7 +98,7 @@ def _facts_sections(analysis: Analysis, group: str) -> list[Section]:
     return [_facts_section(each) for each in overview.sections if each.group == group and each.title not in _ELSEWHERE]
 
 
-def _facts_section(section: Facts_) -> Section:
+def _facts_section(section: FactsSection) -> Section:
     has_names = section.kind == "bars" or section.title in _OF_THE_FILE
     label = _CODE if has_names and section.title != DEVICE_WAITS else prose
     note = _CODE if has_names else prose
@@ -138,10 +135,7 @@ def _ops_section(analysis: Analysis, steps: int) -> Section:
     """Return the ops that take the most, without the annotations around others."""
     ops = analysis["ops"]
     assert isinstance(ops, Table)
-    frame = top_rows(ops)
-    if {"kind", "total_cpu_ns"} <= {*frame.columns}:
-        frame = frame.filter(~is_scope())
-    frame = frame.head(_MOST_ROWS)
+    frame = without_scopes(ops).head(_MOST_ROWS)
     shown = [column.name for column in ops.columns if column.unit in _NUMBERS and not column.is_minor]
     names = [(_CODE(name),) for name in frame["name"].cast(pl.String).to_list()]
     return _numbers_section("Ops", ("Op",), names, ops, frame, shown[:_MOST_COLUMNS], steps)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torchprof_magic.facts.device.graph_captures import captured_graphs, with_captures
+from torchprof_magic.facts.device.captures_beside import with_captures
+from torchprof_magic.facts.device.graph_captures import captured_graphs
 from torchprof_magic.ingest import read_place
 from torchprof_magic.model.errors import NotATraceError
 from torchprof_magic.report.trace_report import Report

@@ -57,13 +57,13 @@ class Checked(NamedTuple):
 
 def bytes_of(size: float | str) -> float:
     """Return a size in bytes: a number, or a text such as ``2 GB``. Raises ``ValueError`` for anything else."""
-    return _amount(size, _SIZES, "max_peak must be a number of bytes or a size such as '2 GB'", least=0.0)
+    return _amount(size, _SIZES, "max_peak must be a number of bytes or a size such as '2 GB'")
 
 
 def ns_of(time: float | str) -> float:
     """Return a time in ns: a number of ms, or a text such as ``50 ms``. Raises ``ValueError`` for anything else."""
     words = "max_step must be a number of ms, a time such as '50 ms', or a share of another run such as '+5%'"
-    found = _amount(time, _TIMES, words, least=0.0) * (1 if isinstance(time, str) else 1e6)
+    found = _amount(time, _TIMES, words) * (1 if isinstance(time, str) else 1e6)
     if not found > 0:
         raise ValueError(f"{words} (got {time!r})")
     return found
@@ -75,13 +75,13 @@ def share_of(limit: float | str | None) -> float | None:
     return None if match is None else float(match[1]) / 100
 
 
-def _amount(value: float | str, units: dict[str, float] | dict[str, int], words: str, *, least: float) -> float:
+def _amount(value: float | str, units: dict[str, float] | dict[str, int], words: str) -> float:
     if isinstance(value, str):
         match = _NUMBER.fullmatch(value)
         if match is None or match[2].lower() not in units:
             raise ValueError(f"{words} (got {value!r})")
         return float(match[1]) * units[match[2].lower()]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= least:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         raise ValueError(f"{words} (got {value!r})")
     return float(value)
 

@@ -18,7 +18,7 @@ from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.distinct import codes_of
-from torchprof_magic.model.shapes import Column, Outline, Table
+from torchprof_magic.model.shapes import Column, Outline, Table, top_rows
 from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES
 from torchprof_magic.tables.ops.groups import KEYS
 from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, device_ns_of_no_op, is_recursive, ops_by, ops_table
@@ -63,6 +63,12 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
 def is_scope() -> pl.Expr:
     """Return which rows of ops are annotations around ops: no ops, and their own time is what is in none of them."""
     return (pl.col("kind") == "user_annotation") & (pl.col("total_cpu_ns") > pl.col("self_cpu_ns"))
+
+
+def without_scopes(ops: Table) -> pl.DataFrame:
+    """Return the top rows of a table of ops, without the annotations around others where it tells them apart."""
+    frame = top_rows(ops)
+    return frame.filter(~is_scope()) if {"kind", "total_cpu_ns"} <= {*frame.columns} else frame
 
 
 def _scope_note() -> pl.Expr:

@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 from support import annotation, frame, kernel, make_trace, span
 
-from torchprof_magic.facts.device.graph_captures import captured_graphs, with_captures
+from torchprof_magic.facts.device.captures_beside import with_captures
+from torchprof_magic.facts.device.graph_captures import captured_graphs
 from torchprof_magic.facts.device.graph_work import graph_work, is_captured, origins, replayed_calls
 from torchprof_magic.facts.source.attribution import shares_of, watched_runs
 from torchprof_magic.facts.source.places import module_of_events, places_of
