@@ -24,6 +24,9 @@ def _state():
     import sys, threading, warnings, matplotlib
     from torch.nn.modules import module as modules
     from torch.optim import optimizer as optimizers
+    for thread in threading.enumerate():  # until its process is gone, which gives way to all others here
+        if thread.name == "torchprof-early":
+            thread.join(timeout=20)
     names = [name for name in get_ipython().user_ns if not name.startswith("_i") and not name[1:].isdigit()]
     range_ = vars(torch.profiler.record_function)
     digest = lambda data: hashlib.sha256(repr(data).encode()).hexdigest()[:12]
