@@ -23,6 +23,7 @@ from torchprof_magic.capture.checks import preflight
 from torchprof_magic.capture.checks.missing_steps import note_ending
 from torchprof_magic.capture.interrupts.guard import InterruptGuard, protected, raised_by_handler
 from torchprof_magic.capture.lengths import count_ahead
+from torchprof_magic.capture.news import News
 from torchprof_magic.capture.output.crash_marker import Mark
 from torchprof_magic.capture.output.export import discard
 from torchprof_magic.capture.output.fallback_folders import FallbackFolders
@@ -36,7 +37,6 @@ from torchprof_magic.capture.parts import (
     CRASH_MARKER,
     CUDA_GRAPHS,
     DESCRIPTORS,
-    EARLY,
     FACTS,
     FREED_EVENTS,
     FUNCTIONS,
@@ -51,23 +51,18 @@ from torchprof_magic.capture.parts import (
     OTHER_PROFILERS,
     OTHER_PROGRAMS,
     OTHER_TASKS,
-    PROGRESS,
     START_OVER,
     STDERR,
     SUMMARY,
     Parts,
 )
+from torchprof_magic.capture.plan import Planner
 from torchprof_magic.capture.problems import ProblemLog
-from torchprof_magic.capture.progress import Progress
 from torchprof_magic.capture.recorder import Recorder
 from torchprof_magic.capture.schedule import (
     AnySchedule,
-    FunctionSchedule,
     WatchSchedule,
     may_begin_late,
-    resolve_auto,
-    resolve_schedule,
-    resolve_two_passes,
 )
 from torchprof_magic.capture.torch_api import compat
 from torchprof_magic.capture.torch_api.allocator_history import AllocatorHistory, begin_history, note_out_of_memory
@@ -86,8 +81,7 @@ from torchprof_magic.capture.watched_run import RunWatch
 from torchprof_magic.model.errors import CaptureError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.model.recording import READ_FILES, Recording
-from torchprof_magic.model.units import counted
-from torchprof_magic.options import DETAILS, EVERY_S, asked_for
+from torchprof_magic.options import DETAILS, EVERY_S
 from torchprof_magic.system.process.other_programs import OtherPrograms
 from torchprof_magic.system.process.python_warnings import warnings_to
 from torchprof_magic.system.process.spare_descriptors import SPARE
@@ -95,19 +89,16 @@ from torchprof_magic.system.process.spare_descriptors import SPARE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from torchprof_magic.capture.progress import Progress
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.watch.pauses import Pause
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.recording import ProgramMarks
-    from torchprof_magic.options import ProfileOptions, ScheduleOptions
+    from torchprof_magic.options import ProfileOptions
 
 
 # After these, a recording does not start over: torch or the machine is not fit for it.
 _ENDINGS = ("capture.gave_up", "capture.failed", "capture.taken_over", "capture.budget", "capture.budget_files")
-# In a run that is watched, the bar goes on so often.
-_PROGRESS_EVERY_NS = 2_000_000_000
-# And so often its strip is shown anew, if nothing was recorded meanwhile.
-_STRIP_EVERY_NS = 10_000_000_000
 # These are noted again if they are true of the next one.
 _OF_ONE_RECORDING = (
     "capture.no_ops",
@@ -151,11 +142,8 @@ class CaptureSession:
     finished: it is on disk, but its report is not wanted. ``on_wait`` is called with the number of such interrupts.
     ``fallback`` is the first folder to try when the disk of the trace folder is full.
 
-    ``on_warmup`` is called with the number of steps left, if known, when the profiler begins to warm up. ``on_cycle``
-    is called when a cycle is on disk and the user's code goes on, with the recording so far, and with how long the loop
-    will still take, in s, if that can be told.
-    ``may_hand_over`` is false where the user has said what ends a step. ``on_leave`` ends a run that is left without a
-    stop. ``report`` is what was made of the recording, as long as it is there.
+    ``news`` tells how far it is. ``may_hand_over`` is false where the user has said what ends a step. ``on_leave`` ends
+    a run that is left without a stop. ``report`` is what was made of the recording, as long as it is there.
     """
 
     def __init__(
@@ -179,21 +167,16 @@ class CaptureSession:
         self._stepping = stepping
         self._folder = folder
         self._fallbacks = FallbackFolders(fallback, self._mark_too)
-        self._on_progress = on_progress
         self._state = State.NEW
         self._recorder: Recorder | None = None
         self._problems = ProblemLog()
         self.parts = Parts(self._problems)
+        self.news = News(self.parts, on_progress, self._so_far)
         self._quiet = StderrFilter(self.parts)
         self._watches = ExitStack()
         self._optimizer: weakref.ref[object] | None = None
         self._stepped_by: StepMaker | None = None
         self.may_hand_over = True
-        self.on_warmup: Callable[[int | None], object] | None = None
-        self.on_cycle: Callable[[Recording, float | None], object] | None = None
-        self._told_cycles = self._handed_on_ns = 0
-        self._told_phase = ("", 0)
-        self._length: int | None = None
         self.on_leave: Callable[[], object] | None = None
         self.report: weakref.ref[Any] | None = None
         self._tasks: OtherTasks | None = None
@@ -352,7 +335,7 @@ class CaptureSession:
         self.parts.run(COMPILATIONS, self._compilations.start_over)
         self._problems.forget(*_OF_ONE_RECORDING)
         self._recorder, self._tasks, self._stepping, self._state = None, None, stepping, State.OPEN
-        self._told_cycles = 0
+        self.news.start_over()
         return True
 
     def on_optimizer(self, callback: Callable[[object], None]) -> None:
@@ -422,7 +405,7 @@ class CaptureSession:
         if recorder is None or not recorder.rests.is_open or not self._is_here():
             return
         if self._state is State.RUNNING:
-            self._report_progress(recorder.next_phase, recorder.step)
+            self.news.tell_phase(recorder, recorder.next_phase, recorder.step)
             with self._undisturbed(is_slow=True):
                 self._transit(recorder.go_to_work)
         else:
@@ -523,29 +506,8 @@ class CaptureSession:
                 recorder.save_finished(self.guard)
             self._state = State.OVER
             self._keep_history()
-            self._report_progress(recorder.phase, recorder.step)
-            self._tell_cycles(recorder)
-
-    def _tell_cycles(self, recorder: Recorder) -> None:
-        """Hand on what is recorded so far if a cycle is new on disk, and from time to time in a run that is watched."""
-        count = recorder.cycles[-1].number + 1 if recorder.cycles else 0
-        if self.on_cycle is None or not count:
-            return
-        is_watched = isinstance(recorder.schedule, WatchSchedule)
-        is_due = is_watched and perf_counter_ns() - self._handed_on_ns > _STRIP_EVERY_NS
-        if count > self._told_cycles or is_due:
-            self._told_cycles, self._handed_on_ns = count, perf_counter_ns()
-            self.parts.run(EARLY, self._hand_on)
-
-    def _hand_on(self) -> None:
-        recorder = self._recorder
-        if self.on_cycle is None or recorder is None:
-            return
-        recording = self._recording_of(recorder, self.program.so_far())
-        if len(recording.cycles) == 1:
-            recording = replace(recording, two_pass=None)  # as long as there are no details, nothing is missing
-        left = None if self._length is None else (self._length - recorder.step) * recorder.typical_step_ns() * 1e-9
-        self.on_cycle(recording, left)
+            self.news.tell_phase(recorder, recorder.phase, recorder.step)
+            self.news.tell_cycles(recorder)
 
     @protected
     def stop(self, *, is_held: bool = False, is_cut: bool = False) -> Recording:
@@ -669,8 +631,10 @@ class CaptureSession:
         if not is_early and self.parts.ask(OTHER_PROFILERS, compat.busy_profiler, default=None):
             self._give_up("capture.busy")
             return
-        schedule, passes = self._planned(length, done)
-        self._length = length
+        may_time_lines = partial(self.parts.ask, FUNCTIONS, self._may_time_lines, default=False)
+        planner = Planner(self._options, self._stepping.how, self._problems, may_time_lines)
+        schedule, passes = planner.plan(length, done)
+        self.news.length = length
         watch = self._watch_of(schedule, done)
         self._recorder = Recorder(
             passes,
@@ -684,7 +648,7 @@ class CaptureSession:
             length,
             watch,
         )
-        self._recorder.tell = self._tell if self._on_progress is not None else None
+        self._recorder.tell = partial(self.news.tell_stage, self._recorder) if self.news.has_progress else None
         for pause in self._early_pauses:
             self._recorder.pause(pause)
         self._end_recorder_watch = self._recorder.watch()
@@ -692,33 +656,6 @@ class CaptureSession:
         self._others = self.parts.ask(OTHER_PROGRAMS, OtherPrograms, default=None)
         self._state = State.RUNNING
         self._begin(self._recorder, done)
-
-    def _planned(self, length: int | None, done: int) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
-        """Return the schedule, and the options of its cycles; a loop that is too short for two passes gets one."""
-        options, how = self._options, self._stepping.how
-        if options.watch_s is not None:
-            return self._planned_watch(options, how, done)
-        if options.schedule_function is not None:
-            return FunctionSchedule(options.schedule_function, self._note_schedule), (options,)
-        if options.two_pass:
-            steps = "there are no steps to repeat" if how == "cell" else f"the loop has {counted(length or 0, 'step')}"
-            if options.is_auto:
-                return self._planned_auto(length, done, steps)
-            schedule = resolve_two_passes(options.schedule, how=how, length=length, done=done)
-            if schedule is not None:
-                return schedule, options.passes
-            self._problems.note("capture.one_pass", reason=steps)
-            return resolve_schedule(self._one_cycle(), how=how, length=length, done=done), options.passes[-1:]
-        return resolve_schedule(options.schedule, how=how, length=length, done=done), options.passes[-1:]
-
-    def _planned_watch(
-        self, options: ProfileOptions, how: str, done: int
-    ) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
-        """Return the schedule of a run that is watched; code without steps is recorded once."""
-        if how == "cell":
-            self._problems.note("capture.not_watched")
-            return resolve_schedule(options.schedule, how=how, length=None, done=done), options.passes[:1]
-        return WatchSchedule(), options.passes
 
     def _watch_of(self, schedule: AnySchedule, done: int) -> RunWatch | None:
         if not isinstance(schedule, WatchSchedule):
@@ -732,25 +669,6 @@ class CaptureSession:
             has_warmup=self._stepping.how != "optimizer",
             has_details=any(getattr(options, name) for name in DETAILS),
         )
-
-    def _planned_auto(
-        self, length: int | None, done: int, steps: str
-    ) -> tuple[AnySchedule, tuple[ProfileOptions, ...]]:
-        """Return the same if nobody asked for details: they come with what fits after the times.
-
-        ``steps`` says what the loop has too few of.
-        """
-        options, how = self._options, self._stepping.how
-        passes, has_lines = options.passes, self.parts.ask(FUNCTIONS, self._may_time_lines, default=False)
-        schedule = resolve_auto(options.schedule, how=how, length=length, done=done, has_lines=has_lines)
-        if schedule is None:
-            self._problems.note(
-                "capture.only_times", reason=steps, **asked_for((*options.details, *(["lines"] if has_lines else ())))
-            )
-            return resolve_schedule(options.schedule, how=how, length=length, done=done), passes[:1]
-        if has_lines and not schedule.lines:
-            self._problems.note("capture.no_lines", reason=steps)
-        return schedule, passes if schedule.lines else passes[:2]
 
     def _may_time_lines(self) -> bool:
         """Return whether lines of functions are to be timed in a cycle of their own, and the user has functions.
@@ -767,17 +685,9 @@ class CaptureSession:
             return False
         return True
 
-    def _one_cycle(self) -> ScheduleOptions:
-        """Return the schedule options of the one cycle that stands in for two passes."""
-        asked = self._options.schedule
-        return asked if asked.is_adaptive else replace(asked, repeat=1)
-
-    def _note_schedule(self, step: int, reason: str) -> None:
-        self._problems.note("capture.schedule_failed", step=step, reason=reason)
-
     def _begin(self, recorder: Recorder, done: int) -> None:
         # Drawing the progress bar takes milliseconds. It is done before the step begins, so that it is not recorded.
-        self._report_progress(recorder.schedule.action(done).phase, done)
+        self.news.tell_phase(recorder, recorder.schedule.action(done).phase, done)
         self._tasks = self.parts.ask(OTHER_TASKS, OtherTasks, default=None)
         self.parts.run(COMPILATIONS, self._compilations.begin_steps)
         with self._undisturbed():
@@ -804,9 +714,9 @@ class CaptureSession:
         # For the same reason the next phase is shown at the end of an idle or warm-up step, or after the last step.
         was_recording = recorder.is_recording
         if not (was_recording or rests):
-            self._report_progress(recorder.next_phase, recorder.step + 1)
+            self.news.tell_phase(recorder, recorder.next_phase, recorder.step + 1)
         if is_complete and not rests and recorder.pass_idle(fetched_ns=fetched_ns, ended_ns=ended_ns):
-            self._tell_cycles(recorder)
+            self.news.tell_cycles(recorder)
             recorder.go_on()
             return
         advance = partial(
@@ -819,8 +729,8 @@ class CaptureSession:
         else:
             self._transit(advance)
         if was_recording and not recorder.is_recording:
-            self._report_progress(recorder.phase, recorder.step)
-        self._tell_cycles(recorder)
+            self.news.tell_phase(recorder, recorder.phase, recorder.step)
+        self.news.tell_cycles(recorder)
         recorder.go_on()
 
     def _note_compilations(self, recorder: Recorder, ended_ns: int) -> None:
@@ -1025,6 +935,12 @@ class CaptureSession:
         )
         return self._with_marks(found, marks) if marks else found
 
+    def _so_far(self, recorder: Recorder) -> Recording:
+        """Return the recording so far, with what the program did in it."""
+        found = self._recording_of(recorder, self.program.so_far())
+        # As long as there are no details, nothing is missing.
+        return replace(found, two_pass=None) if len(found.cycles) == 1 else found
+
     def _with_program(self, recording: Recording) -> Recording:
         """End the watch of the program, and return the recording with what it saw."""
         return self._with_marks(recording, self.program.finish())
@@ -1055,33 +971,6 @@ class CaptureSession:
             schedule=None,
             plain_step_ns=(),
         )
-
-    def _report_progress(self, phase: str, step: int) -> None:
-        recorder = self._recorder
-        if recorder is not None and isinstance(recorder.schedule, WatchSchedule) and not self._is_news(phase):
-            return
-        if self.on_warmup is not None and phase == "warmup":
-            self.parts.run(EARLY, self.on_warmup, None if self._length is None else self._length - step)
-        if self._on_progress is not None and recorder is not None:
-            note = recorder.stack_note(step) if phase == "active" else ""
-            progress = Progress(phase=phase, step=step, total=recorder.schedule.total, note=note)
-            self.parts.run(PROGRESS, self._on_progress, progress)
-
-    def _is_news(self, phase: str) -> bool:
-        """Return whether progress is to be shown: drawing a bar ten times a second takes some percent of a run."""
-        before, told_ns = self._told_phase
-        now_ns = perf_counter_ns()
-        if phase == before and now_ns - told_ns < _PROGRESS_EVERY_NS:
-            return False
-        self._told_phase = phase, now_ns
-        return True
-
-    def _tell(self, phase: str, note: str, is_long: bool) -> None:
-        recorder = self._recorder
-        if self._on_progress is not None and recorder is not None:
-            total = recorder.schedule.total
-            progress = Progress(phase=phase, step=recorder.step, total=total, note=note, is_long=is_long)
-            self.parts.run(PROGRESS, self._on_progress, progress)
 
     @protected
     def _optimizer_step(self, optimizer: object) -> None:

@@ -227,8 +227,8 @@ class Run:
             title=self.title,
         )
         if self._early is not None:
-            session.on_warmup = self._early.look
-            session.on_cycle = partial(self._early.offer, title=self.title, cell=self._cell, run_id=self._run_id)
+            session.news.on_warmup = self._early.look
+            session.news.on_cycle = partial(self._early.offer, title=self.title, cell=self._cell, run_id=self._run_id)
         return session
 
     def _read(self, recording: Recording, labels: Callable[[], tuple[tuple[str, str], ...]]) -> Report:

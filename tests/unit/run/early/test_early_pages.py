@@ -48,7 +48,7 @@ def told() -> Iterator[list[tuple[Recording, float | None]]]:
     schedule = ScheduleOptions(wait=0, warmup=1, active=2, repeat=2)
     options = ProfileOptions(schedule=schedule, activities=("cpu",), profile_memory=True)
     session = CaptureSession(options, stepping=Stepping(how="manual"))
-    session.on_cycle = lambda recording, left_s: handed.append((recording, left_s))
+    session.news.on_cycle = lambda recording, left_s: handed.append((recording, left_s))
     model = nn.Linear(4, 4)
     session.start(length=10)
     for _ in range(10):
