@@ -158,8 +158,8 @@ def test_two_passes_of_a_training_loop_show_the_times_of_one_and_the_details_of_
     assert cell.reply["status"] == "ok"
     assert cell.values == ["12"]
     (static,) = cell.static
-    assert "steps 2–4 recorded, details from 7–9, stepped by line 2" in static
-    note = "Note: Times are from steps 2–4, shapes, memory and stacks from steps 7–9; all ops were found in both."
+    assert "steps 2–4 recorded, details from 6–8, stepped by line 2" in static
+    note = "Note: Times are from steps 2–4, shapes, memory and stacks from steps 6–8; all ops were found in both."
     assert kernel.run("print(run.summary())").text.splitlines().count(note) == 1
     asked = (
         "import polars as pl\nmine = run.ops_by('shapes', 'stack').filter(pl.col('name') == 'aten::addmm')\n"
@@ -213,13 +213,13 @@ def test_two_passes_step_with_an_optimizer_too(kernel: Kernel) -> None:
 def test_an_interrupt_in_the_second_pass_leaves_the_first(kernel: Kernel) -> None:
     looping = (
         "import time\nfor k in range(50):\n    torch.ones(8).sum()\n"
-        "    if k == 8: print('here', flush=True); time.sleep(60)"
+        "    if k == 11: print('here', flush=True); time.sleep(60)"
     )
     cell = kernel.run(f"%%torchprof --two-pass -o run\n{looping}", interrupt_at="here")
     assert cell.reply["ename"] == "KeyboardInterrupt"
     assert len(cell.static) == 1
     assert kernel.run("print(run.steps['number'].to_list(), run.trace.meta.two_pass.detail_steps)").text == (
-        "[2, 3, 4] (7, 8)\n"
+        "[2, 3, 4] (10, 11)\n"
     )
 
 

@@ -27,8 +27,8 @@ def test_value_output_and_variables_are_those_of_the_cell_and_the_report_has_eve
     assert cell.values == ["42"]
     assert cell.text == "begin\n"
     (static,) = cell.static
-    assert "steps 2–4 recorded, details from 7–9, stepped by line 3" in static
-    assert kernel.run(f"print({ASKED})").text == "[2, 3, 4] (7, 8, 9) True\n"
+    assert "steps 2–4 recorded, details from 6–8, stepped by line 3" in static
+    assert kernel.run(f"print({ASKED})").text == "[2, 3, 4] (6, 7, 8) True\n"
     asked = (
         "run.memory.height > 0, run.lines.height > 0, run.ops_by('shapes').height > 0, run.ops_by('stack').height > 0"
     )
@@ -37,15 +37,15 @@ def test_value_output_and_variables_are_those_of_the_cell_and_the_report_has_eve
 
 
 def test_an_exception_while_details_are_recorded_is_the_cells_and_the_times_are_whole(kernel: Kernel) -> None:
-    cell = kernel.run(f"%%torchprof -o run\n{LOOP}    if i == 8: raise KeyError('mine')")
+    cell = kernel.run(f"%%torchprof -o run\n{LOOP}    if i == 7: raise KeyError('mine')")
     assert (cell.reply["ename"], cell.reply["evalue"], cell.error_lines) == ("KeyError", "'mine'", [1, 4])
     assert kernel.run("print(run.steps['number'].to_list(), run.steps['complete'].all())").text == "[2, 3, 4] True\n"
-    assert kernel.run("print(i)").text == "8\n"
+    assert kernel.run("print(i)").text == "7\n"
     assert_recovered(kernel)
 
 
 def test_an_interrupt_while_details_are_recorded_ends_the_cell_and_keeps_the_times(kernel: Kernel) -> None:
-    cell = kernel.run(f"%%torchprof -o run\n{LOOP}    if i == 8: hang()", interrupt_at="here")
+    cell = kernel.run(f"%%torchprof -o run\n{LOOP}    if i == 7: hang()", interrupt_at="here")
     assert cell.reply["ename"] == "KeyboardInterrupt"
     assert kernel.run("print(run.steps['number'].to_list(), run.steps['complete'].all())").text == "[2, 3, 4] True\n"
     assert_recovered(kernel)
@@ -59,7 +59,7 @@ OWN_LINES = "[tuple(row) for row in run.lines.filter(run.lines['hits'] > 0).sele
 def test_lines_of_functions_are_those_of_one_step_with_the_times_of_the_others(kernel: Kernel) -> None:
     cell = kernel.run(f"%%torchprof -o run\nprint('begin')\n{OWN_LOOP}answer = 41\nanswer + 1")
     assert (cell.values, cell.text) == (["42"], "begin\n")
-    assert "steps 2–4 recorded, details from 7–9, lines of functions from 11, stepped by line 6" in cell.static[0]
+    assert "steps 2–4 recorded, details from 6–8, lines of functions from 10, stepped by line 6" in cell.static[0]
     # The lines of the function run once in each of three steps, and so does the body of the loop.
     assert kernel.run(f"print({OWN_LINES})").text == "[(4, 3), (5, 3), (6, 4), (7, 3)]\n"
     assert kernel.run("print(sys.gettrace())").text == "None\n"
@@ -67,10 +67,10 @@ def test_lines_of_functions_are_those_of_one_step_with_the_times_of_the_others(k
 
 
 def test_an_interrupt_while_lines_are_timed_keeps_times_and_details(kernel: Kernel) -> None:
-    cell = kernel.run(f"%%torchprof -o run\n{OWN_LOOP}    if i == 11: hang()", interrupt_at="here")
+    cell = kernel.run(f"%%torchprof -o run\n{OWN_LOOP}    if i == 10: hang()", interrupt_at="here")
     assert cell.reply["ename"] == "KeyboardInterrupt"
     passes = "run.trace.meta.two_pass.detail_steps, run.trace.meta.two_pass.line_steps, sys.gettrace()"
-    assert kernel.run(f"print(run.steps['number'].to_list(), {passes})").text == "[2, 3, 4] (7, 8, 9) () None\n"
+    assert kernel.run(f"print(run.steps['number'].to_list(), {passes})").text == "[2, 3, 4] (6, 7, 8) () None\n"
     assert_recovered(kernel)
 
 
@@ -89,7 +89,7 @@ def test_a_cell_without_a_loop_says_which_flags_bring_the_rest(kernel: Kernel) -
 
 
 def test_partly_detailed_runs_are_compared_saved_and_listed(kernel: Kernel) -> None:
-    kernel.run(f"%%torchprof -q -o first\n{LOOP}    if i == 6: break")
+    kernel.run(f"%%torchprof -q -o first\n{LOOP}    if i == 5: break")
     kernel.run(f"%%torchprof -q -o second --save plain\n{LOOP}")
     said = kernel.run("print(type(second.compare(first)).__name__, first.trace.meta.has_memory)").text
     assert said == "Comparison False\n"

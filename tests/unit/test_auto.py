@@ -74,8 +74,9 @@ def codes(report: tp.Report) -> list[str]:
         (9, [2, 3, 4], (6,), (8,)),
         (10, [2, 3, 4], (6, 7), (9,)),
         (11, [2, 3, 4], (6, 7, 8), (10,)),
-        (12, [2, 3, 4], (7, 8, 9), (11,)),
-        (None, [2, 3, 4], (7, 8, 9), (11,)),
+        (14, [2, 3, 4], (6, 7, 8), (10,)),
+        (15, [2, 3, 4], (10, 11, 12), (14,)),
+        (None, [2, 3, 4], (6, 7, 8), (10,)),
     ],
 )
 def test_times_are_those_of_a_quick_recording_and_the_rest_is_of_the_steps_that_are_left(
@@ -171,7 +172,7 @@ def test_a_break_or_an_exception_in_the_details_leaves_the_times_whole() -> None
     with tp.profile(preset="auto", budget="10min") as p:
         for number in p.steps(range(20)):
             step()
-            if number == 8:
+            if number == 11:
                 break
     assert numbers(p.report) == [2, 3, 4]
     assert p.report.steps["complete"].all()
@@ -185,7 +186,7 @@ def test_a_break_or_an_exception_in_the_details_leaves_the_times_whole() -> None
         with q:
             for number in q.steps(range(20)):
                 step()
-                if number == 8:
+                if number == 11:
                     raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
@@ -212,10 +213,31 @@ def test_memory_and_shapes_are_those_of_a_run_that_asks_for_them() -> None:
 def test_details_per_step_are_of_the_steps_that_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(details.DetailsCost, "most_steps", lambda *_: 1)
     one, all_of_them = recorded(12), recorded(12, preset="memory")
-    assert one.trace.meta.two_pass.detail_steps == (7,)
+    assert one.trace.meta.two_pass.detail_steps == (6,)
     texts = [report.summary() for report in (one, all_of_them)]
     lines = [next(line for line in text.splitlines() if line.startswith("aten::addmm")) for text in texts]
     assert lines[0].split()[-1] == lines[1].split()[-1]  # allocated per step
+
+
+def test_steps_that_come_in_turns_are_joined_with_steps_of_their_kind() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data, done = torch.randn(16, 32), []
+
+    def accumulate() -> None:
+        model(data).square().mean().backward()
+        done.append(data)
+        if len(done) % 4 == 0:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+
+    for steps in (12, 20):
+        done.clear()
+        optimizer.zero_grad(set_to_none=False)
+        report = recorded(steps, accumulate)
+        assert codes(report) == ["run.two_pass"]
+        assert "all ops were found in both" in report.problems[0].message
 
 
 def test_what_it_cost_is_told() -> None:
@@ -248,7 +270,7 @@ def test_a_detail_that_costs_too_much_is_left_out_alone(
     report = recorded(12)
     meta = report.trace.meta
     assert (meta.has_shapes, meta.has_memory, meta.has_stacks) == (True, has_memory, False)
-    assert meta.two_pass.detail_steps == (7,)
+    assert meta.two_pass.detail_steps == (6,)
     assert "capture.details_dropped" in codes(report)
     assert function_lines(report) == dict.fromkeys(STEP_LINES, 3)
 
@@ -259,7 +281,7 @@ def test_lines_are_left_out_where_the_details_took_the_limit(monkeypatch: pytest
     monkeypatch.setattr(details.DetailsCost, "left_out", lambda *_: {})
     report = recorded(12, budget=None)
     assert codes(report) == ["capture.lines_left_out", "run.two_pass"]
-    assert report.trace.meta.two_pass.detail_steps == (7,)
+    assert report.trace.meta.two_pass.detail_steps == (6,)
     (problem,) = [problem for problem in report.problems if problem.code == "capture.lines_left_out"]
     assert problem.fix.endswith("or --lines.")
 
@@ -269,7 +291,7 @@ def test_lines_without_details_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     report = recorded(12)
     assert codes(report) == ["run.auto_lines"]
     assert report.problems[0].message == (
-        "Times are from steps 2–4, lines of your functions from step 11, in proportion to the times."
+        "Times are from steps 2–4, lines of your functions from step 10, in proportion to the times."
     )
     assert function_lines(report) == dict.fromkeys(STEP_LINES, 3)
 
@@ -283,14 +305,14 @@ def test_nothing_traces_the_steps_but_the_one_for_lines() -> None:
         traced.append(sys.gettrace() is not None)
 
     recorded(14, look)
-    assert [number for number, is_traced in enumerate(traced) if is_traced] == [11]
+    assert [number for number, is_traced in enumerate(traced) if is_traced] == [10]
     assert sys.gettrace() is None
 
 
 def test_a_loop_that_must_not_time_lines_does_not() -> None:
     report = recorded(12, lines=False)
     assert codes(report) == ["run.two_pass"]
-    assert report.trace.meta.two_pass.detail_steps == (7, 8, 9)
+    assert report.trace.meta.two_pass.detail_steps == (6, 7, 8)
     assert report.trace.meta.two_pass.line_steps == ()
     assert function_lines(report) == {}
 
@@ -304,7 +326,7 @@ def test_a_step_of_lines_that_an_exception_or_a_break_ends_is_left_out() -> None
             with p:
                 for number in p.steps(range(20)):
                     step()
-                    if number == 11:
+                    if number == 14:
                         if failing:
                             raise KeyError("mine")
                         break
@@ -315,7 +337,7 @@ def test_a_step_of_lines_that_an_exception_or_a_break_ends_is_left_out() -> None
         else:
             fails()
         assert numbers(p.report) == [2, 3, 4]
-        assert p.report.trace.meta.two_pass.detail_steps == (7, 8, 9)
+        assert p.report.trace.meta.two_pass.detail_steps == (10, 11, 12)
         assert p.report.trace.meta.two_pass.line_steps == ()
         assert function_lines(p.report) == {}
         assert sys.gettrace() is None

@@ -87,12 +87,12 @@ def without_numbers(name: str) -> str:
 def test_the_steps_are_those_of_the_first_pass_and_all_their_ops_were_found(run: tuple[tp.Report, list[Any]]) -> None:
     report, _ = run
     assert numbers(report) == [(0, 2), (0, 3), (0, 4)]
-    assert report.trace.meta.two_pass == TwoPass(times_cycle=0, details_cycle=1, detail_steps=(7, 8, 9))
+    assert report.trace.meta.two_pass == TwoPass(times_cycle=0, details_cycle=1, detail_steps=(6, 7, 8))
     assert told(report).severity == "info"
     assert told(report).message == (
-        "Times are from steps 2–4, shapes, memory and stacks from steps 7–9; all ops were found in both."
+        "Times are from steps 2–4, shapes, memory and stacks from steps 6–8; all ops were found in both."
     )
-    assert "steps 2–4 recorded, details from 7–9, stepped by step()" in report.summary()
+    assert "steps 2–4 recorded, details from 6–8, stepped by step()" in report.summary()
     assert len(report.trace_paths) == 2
     assert "python_function" not in report.events["category"].to_list()
     assert not report.trace.meta.is_partial
@@ -182,7 +182,7 @@ def test_switches_say_what_the_second_pass_records() -> None:
     with tp.profile(two_pass=True, record_shapes=True) as p:
         for _ in p.steps(range(10)):
             torch.ones(3).sum()
-    assert told(p.report).message.startswith("Times are from steps 2–4, shapes from steps 7–9;")
+    assert told(p.report).message.startswith("Times are from steps 2–4, shapes from steps 6–8;")
     assert p.report.trace.memory.height == 0
     assert p.report.stacks.height == 0
     assert p.report.ops_by("shapes").filter(pl.col("name") == "aten::ones")["shapes"].to_list() == [
@@ -321,7 +321,7 @@ def test_an_exception_in_the_second_pass_leaves_the_first_whole() -> None:
         with p:
             for number in p.steps(range(12)):
                 torch.ones(3).sum()
-                if number == 8:
+                if number == 7:
                     raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
@@ -329,7 +329,7 @@ def test_an_exception_in_the_second_pass_leaves_the_first_whole() -> None:
     assert numbers(p.report) == [(0, 2), (0, 3), (0, 4)]
     assert p.report.steps["complete"].all()
     assert "capture.partial" in codes(p.report)
-    assert p.report.trace.meta.two_pass == TwoPass(times_cycle=0, details_cycle=1, detail_steps=(7, 8))
+    assert p.report.trace.meta.two_pass == TwoPass(times_cycle=0, details_cycle=1, detail_steps=(6, 7))
 
 
 def test_a_second_pass_that_cannot_be_read_is_lost_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

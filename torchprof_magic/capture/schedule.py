@@ -291,12 +291,17 @@ _IDLE_BEFORE_LINES = 1
 OPTIMIZER_ACTIVE = 4
 
 
+# Loops often do something in every second, fourth or eighth step only, such as the step of an optimizer that gradients
+# are accumulated for. So details begin as many steps after the times, as far as the loop goes; then both have the same.
+_PERIODS = (8, 4)
+# A loop whose length is unknown may end soon.
+_PERIOD_IF_UNKNOWN = 4
 # Numbers of steps of a loop in which details need a step that the times alone would leave idle, or record.
 _TIGHT = (5, 6)
 # The schedule of two passes for a loop with at least this many steps. The first step also sets up what later ones use,
 # so it is skipped if there are enough steps. A shorter loop has too few for a warm-up in both passes.
 _TWO_PASSES = (
-    (10, Schedule(wait=1, warmup=1, active=DEFAULT_ACTIVE, repeat=2)),
+    (13, Schedule(skip_first=1, wait=4, warmup=1, active=DEFAULT_ACTIVE, repeat=2, skip_first_wait=True)),
     (9, Schedule(skip_first=1, warmup=1, active=DEFAULT_ACTIVE, repeat=2)),
     (7, Schedule(skip_first=1, warmup=1, active=2, repeat=2)),
     (6, Schedule(warmup=1, active=2, repeat=2)),
@@ -323,9 +328,14 @@ def resolve_two_passes(options: ScheduleOptions, *, how: str, length: int | None
         after
         for least, schedule in _TWO_PASSES
         if (after := _after(schedule, done))
-        and (length is None or length >= least + after.skip_first - schedule.skip_first)
+        and _has_room(length, least + after.skip_first - schedule.skip_first, schedule.period)
     )
     return next(fitting, None)
+
+
+def _has_room(length: int | None, steps: int, period: int) -> bool:
+    """Return whether a loop has so many steps; one of unknown length may end before those of a long ``period``."""
+    return period <= _PERIOD_IF_UNKNOWN if length is None else length >= steps
 
 
 def resolve_auto(
@@ -356,9 +366,20 @@ def resolve_auto(
             lines = 0
         else:
             left -= for_lines
-    if left is None or left >= most + 2:
-        return TimesThenDetails(times=times, gap=2, details=most, lines=lines)
-    return TimesThenDetails(times=times, gap=1, details=left - 1, lines=lines) if left > 1 else None
+    if left is not None and left <= 1:
+        return None
+    gap = _steps_between(times.active, most, left)
+    return TimesThenDetails(times=times, gap=gap, details=most if left is None else min(most, left - gap), lines=lines)
+
+
+def _steps_between(times: int, details: int, left: int | None) -> int:
+    """Return the number of steps between so many steps of times and of details, at least one.
+
+    ``left`` is the number of steps of the loop after those of the times, if known.
+    """
+    periods = _PERIODS if left is not None else (_PERIOD_IF_UNKNOWN,)
+    gaps = (-times % period or period for period in periods)
+    return next((gap for gap in gaps if left is None or gap + details <= left), 1)
 
 
 def _apart(schedule: Schedule) -> Schedule:

@@ -255,9 +255,10 @@ def recorded(schedule: Schedule | None) -> list[int]:
 @pytest.mark.parametrize(
     ("how", "length", "expected"),
     [
-        ("loop", None, [2, 3, 4, 7, 8, 9]),
-        ("loop", 100, [2, 3, 4, 7, 8, 9]),
-        ("loop", 10, [2, 3, 4, 7, 8, 9]),
+        ("loop", None, [2, 3, 4, 6, 7, 8]),
+        ("loop", 100, [2, 3, 4, 10, 11, 12]),
+        ("loop", 13, [2, 3, 4, 10, 11, 12]),
+        ("loop", 12, [2, 3, 4, 6, 7, 8]),
         ("loop", 9, [2, 3, 4, 6, 7, 8]),
         ("loop", 8, [2, 3, 5, 6]),
         ("loop", 7, [2, 3, 5, 6]),
@@ -328,9 +329,10 @@ def of_auto(length: int | None, *, how: str = "loop", has_lines: bool = True) ->
         (9, ".w000w1.2"),
         (10, ".w000w11.2"),
         (11, ".w000w111.2"),
-        (12, ".w000.w111.2"),
-        (20, ".w000.w111.2........"),
-        (None, ".w000.w111.2"),
+        (14, ".w000w111.2..."),
+        (15, ".w000....w111.2"),
+        (20, ".w000....w111.2....."),
+        (None, ".w000w111.2"),
     ],
 )
 def test_times_come_first_then_details_and_then_lines_as_far_as_the_loop_goes(
@@ -341,7 +343,17 @@ def test_times_come_first_then_details_and_then_lines_as_far_as_the_loop_goes(
 
 def test_without_lines_the_details_have_the_steps() -> None:
     assert of_auto(9, has_lines=False) == ".w000w111"
-    assert of_auto(None, has_lines=False) == ".w000.w111"
+    assert of_auto(13, has_lines=False) == ".w000....w111"
+    assert of_auto(None, has_lines=False) == ".w000w111"
+
+
+@pytest.mark.parametrize("active", [1, 2, 3, 5, 8, 12])
+def test_details_begin_eight_steps_after_the_times_or_sixteen_as_loops_often_do_something_in_each_eighth_step(
+    active: int,
+) -> None:
+    schedule = resolve_auto(ScheduleOptions(active=active), how="loop", length=100)
+    steps = recorded(schedule)
+    assert (steps[active] - steps[0]) % 8 == 0
 
 
 def test_cycles_of_an_optimizer_have_a_step_between_and_no_warm_up() -> None:
