@@ -18,6 +18,7 @@ from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
 from torchprof_magic.tables import compilations, coverage, devices, process_groups, steps, watched
+from torchprof_magic.tables import critical_path as path
 from torchprof_magic.tables import execution_trace as graph
 from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
 from torchprof_magic.tables.host import host_times
@@ -328,6 +329,15 @@ VIEWS: tuple[View[Trace], ...] = (
         columns=devices.COLUMNS,
         frame=devices.devices_table,
         follows_range=True,
+    ),
+    View(
+        name="critical_path",
+        sentence="What decided how long each step took, one after the other, from its begin to its end.",
+        details="What is not on the path can become faster, and the step takes as long as before. Times of a step add "
+        "up to it. What follows from order and times alone, and is not in the file, is an edge of kind `event`, "
+        "`workers` or `assumed`.",
+        columns=path.COLUMNS,
+        frame=path.critical_path_table,
     ),
     View(
         name="waits",

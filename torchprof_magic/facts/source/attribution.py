@@ -9,10 +9,11 @@ import polars as pl
 
 from torchprof_magic.facts.device.graph_work import origin_links, replays_at
 from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
-from torchprof_magic.facts.host.host_states import Timeline, timelines_of
+from torchprof_magic.facts.host.host_states import Timeline, pieces_of, timelines_of
 from torchprof_magic.facts.ops.flops import flops_in
 from torchprof_magic.facts.shared import device_rows
 from torchprof_magic.facts.source.forward_of import backward_nodes, first_forward_of_events, forward_of_events
+from torchprof_magic.facts.step_graph.on_path import OnPath, on_path
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
@@ -38,7 +39,7 @@ class Shares(NamedTuple):
     """What belongs to each part, without what belongs to parts inside it; only ``total_ns`` has that too.
 
     Backward values are of nodes of autograd, charged to the part in which their forward op ran. ``outside_device_ns``
-    is device work that belongs to no part.
+    is device work that belongs to no part. ``on_path_ns`` is what of all this was on the critical path of a step.
     """
 
     runs: IntArray
@@ -52,6 +53,7 @@ class Shares(NamedTuple):
     flops: IntArray
     backward_flops: IntArray
     outside_device_ns: int
+    on_path_ns: IntArray
 
 
 class Finder:
@@ -71,6 +73,17 @@ class Finder:
             at = np.searchsorted(line.start_ns, time_ns[here], side="right") - 1
             found[here] = np.where(at >= 0, line.cause[at], NO_PARENT)
         return found
+
+    def cut(self, lane: IntArray, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the parts of intervals in which runs are, with the site of the innermost one: sites, starts, ends."""
+        parts = [np.empty((3, 0), np.int64)]
+        for number in np.unique(lane).tolist():
+            if (line := self._lines.get(number)) is not None:
+                here = lane == number
+                pieces = pieces_of(line, start_ns[here], end_ns[here])
+                parts.append(np.stack((pieces.cause, pieces.start_ns, pieces.end_ns)))
+        site, start, end = np.concatenate(parts, axis=1)
+        return site, start, end
 
 
 def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
@@ -124,7 +137,21 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
         flops=sum_by(sites[counted], of_counted * ~is_of_backward, count),
         backward_flops=sum_by(sites[counted], of_counted * is_of_backward, count),
         outside_device_ns=int(dur[work][sites[work] < 0].sum()),
+        on_path_ns=_on_path_ns(trace, runs, sites, part),
     )
+
+
+def _on_path_ns(trace: Trace, runs: Runs, sites: IntArray, part: TimeRange) -> IntArray:
+    """Return how long each part was on the critical path of a step: what it ran, launched, or caused in backward."""
+    path = on_path(trace).in_part(part)
+    is_work = np.zeros(trace.events.height + 1, np.bool_)
+    is_work[device_rows(trace)] = True
+    by_event = is_work[path.row] | (np.append(forward_of_events(trace), NO_PARENT)[path.row] >= 0)
+    of_events = sum_by(np.append(sites, NO_PARENT)[path.row[by_event]], path.dur_ns[by_event], runs.sites)
+    found = on_path(trace)  # times of a part stand still in what is left out of it
+    rest = OnPath(*(column[~by_event] for column in found))
+    at, start_ns, end_ns = Finder(runs).cut(rest.lane, rest.start_ns, rest.start_ns + rest.dur_ns)
+    return of_events + sum_by(at, part.cut(start_ns, end_ns - start_ns)[1], runs.sites)
 
 
 def _runs(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:

@@ -14,6 +14,7 @@ from torchprof_magic.facts.device.launch_configs import launch_configs, uses_mat
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
 from torchprof_magic.facts.shared import device_rows, once_for_the_whole
+from torchprof_magic.facts.step_graph.on_path import ns_of_events
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.intervals import IntArray, union_by
 from torchprof_magic.model.shapes import Column, Table
@@ -47,6 +48,14 @@ COLUMNS = (
         is_sum=True,
     ),
     Column(name="sum_ratio", title="Time %", unit="ratio", definition="Share of the summed time of all device work."),
+    Column(
+        name="on_path_ns",
+        title="On path",
+        unit="ns",
+        definition="Part of it on the critical path of a step, as in `report.critical_path`: only that makes the step "
+        "longer.",
+        is_sum=True,
+    ),
     Column(name="mean_ns", title="Mean", unit="ns", definition="Average duration of a single run."),
     Column(
         name="op",
@@ -182,6 +191,7 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
         pl.col("bytes") if part == WHOLE else _bytes_inside(events, dur_ns),
         "device",
         "launch_config",
+        pl.Series("on_path_ns", ns_of_events(trace, part)[rows]),
     )
     work = work.with_columns(
         pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), launching_ops(trace, rows).alias("op")
@@ -190,6 +200,7 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
     frame = work.group_by(key).agg(
         pl.len().alias("calls"),
         dur.sum().alias("sum_ns"),
+        pl.col("on_path_ns").sum(),
         dur.mean().alias("mean_ns"),
         dur.median().alias("median_ns"),
         dur.quantile(0.95, "higher").alias("p95_ns"),

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 # The order of the rows of an op: itself, what it called, what it launched.
 ITSELF, CALLED, KERNEL = range(3)
 # Columns of which the rows of a group can be added up.
-SUMMED = ("calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "flops", "self_cpu_bytes", "self_device_bytes")
+SUMMED = (
+    "calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "on_path_ns", "flops", "self_cpu_bytes",
+    "self_device_bytes",
+)  # fmt: skip
 _OUTLINE = Outline(id="id", parent="above", open_levels=0)
 _OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
 
@@ -77,7 +80,7 @@ def _scope_note() -> pl.Expr:
 
 def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:
     """Return the columns that are not known for device work of no op, with null there."""
-    known = ("name", "kind", "phase", "self_device_ns", "total_device_ns")
+    known = ("name", "kind", "phase", "self_device_ns", "total_device_ns", "on_path_ns")
     names = [column.name for column in columns if column.name not in known]
     return [pl.when(pl.col("kind") != NO_OP).then(pl.col(name)).alias(name) for name in names]
 

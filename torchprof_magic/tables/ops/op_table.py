@@ -16,12 +16,14 @@ from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.shared import once_for_the_whole
+from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import BoolArray, IntArray, inside_earlier, stable_order
 from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.tables.critical_path import with_path_in_sight
 from torchprof_magic.tables.ops.groups import KEYS, Groups, group_labels, group_ops
 from torchprof_magic.tables.steps import of_memory_steps
 
@@ -96,6 +98,14 @@ COLUMNS = (
         unit="ns",
         definition="Summed time of kernels, copies and fills launched by the op or anything inside it.",
         is_minor=True,
+        is_sum=True,
+    ),
+    Column(
+        name="on_path_ns",
+        title="On path",
+        unit="ns",
+        definition="Part of its self CPU and self device time on the critical path of a step, as in "
+        "`report.critical_path`: only that makes the step longer.",
         is_sum=True,
     ),
     Column(
@@ -226,7 +236,7 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WHOLE) ->
     frame = frame.select(column.name for column in columns).sort(
         sort_by, "self_cpu_ns", "name", *by, descending=[True, True, False, *(False for _ in by)]
     )
-    columns = of_memory_steps(trace, columns)
+    columns = with_path_in_sight(trace, of_memory_steps(trace, columns))
     return Table(frame=frame, columns=columns, sort_by=sort_by, device=device_time(trace, part))
 
 
@@ -245,6 +255,7 @@ def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFra
     row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
     row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "python"}
     row |= {"self_device_ns": rest_ns, "total_device_ns": rest_ns}
+    row["on_path_ns"] = int(ns_of_ops(trace, op_rows(trace).nest, part)[-1])
     if "flops" in row:
         row["flops"] = None
     return pl.concat([frame, pl.DataFrame([row], schema=frame.schema)])
@@ -306,6 +317,7 @@ def _sums(
         "mean_cpu_ns": sum_by(group, ops.dur_ns, count) / np.maximum(calls, 1),
         "self_device_ns": sum_by(group, ops.self_device_ns, count),
         "total_device_ns": sum_by(group, ops.total_device_ns * is_outermost, count),
+        "on_path_ns": sum_by(group, ns_of_ops(trace, all_ops.nest, part)[:-1], count),
         "overlapping_calls": sum_by(
             group, (trace.events["overlaps"].to_numpy()[ops.row] & is_there).astype(np.int64), count
         ),

@@ -16,9 +16,11 @@ from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, wa
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times
 from torchprof_magic.facts.source.places import call_tree, is_users_file, places_of, places_that_ran
+from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import BarPart, Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN
+from torchprof_magic.tables.critical_path import with_path_in_sight
 from torchprof_magic.tables.steps import of_memory_steps
 
 if TYPE_CHECKING:
@@ -115,6 +117,14 @@ COLUMNS = (
         is_sum=True,
     ),
     Column(
+        name="on_path_ns",
+        title="On path",
+        unit="ns",
+        definition="Part of its host and device time on the critical path of a step, with its backward pass, as in "
+        "`report.critical_path`: only that part makes the step longer.",
+        is_sum=True,
+    ),
+    Column(
         name="device_ns",
         title="Device",
         unit="ns",
@@ -205,7 +215,8 @@ def _table(trace: Trace, frame: pl.DataFrame) -> Table:
     if not trace.memory.height:
         absent.add("bytes")
     columns = tuple(column for column in COLUMNS if column.name not in absent)
-    return Table(frame=frame, columns=of_memory_steps(trace, columns), is_sparse=True)
+    columns = with_path_in_sight(trace, of_memory_steps(trace, columns))
+    return Table(frame=frame, columns=columns, is_sparse=True)
 
 
 def _with_times(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
@@ -227,6 +238,7 @@ def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:
             "hits": shares.runs,
             "self_cpu_ns": shares.self_ns,
             "total_cpu_ns": shares.total_ns,
+            "on_path_ns": shares.on_path_ns,
             "device_ns": shares.device_ns,
             "backward_device_ns": shares.backward_device_ns,
             "bytes": pl.Series(shares.bytes)
@@ -278,12 +290,13 @@ def _by_op(trace: Trace, part: TimeRange) -> pl.DataFrame:
             "source": values_at(call_tree(trace).name, places.file),
             "hits": (~is_backward).astype(np.int64),
             "self_cpu_ns": np.where(ran.file == places.file, own_ns, 0),
+            "on_path_ns": ns_of_ops(trace, ops.nest, part)[:-1],
             "device_ns": np.where(is_backward, 0, device_ns),
             "backward_device_ns": np.where(is_backward, device_ns, 0),
         }
     )
     name = pl.col("source").first().str.extract(FUNCTION).fill_null("")
-    numbers = pl.col("hits", "self_cpu_ns", "device_ns", "backward_device_ns").sum()
+    numbers = pl.col("hits", "self_cpu_ns", "on_path_ns", "device_ns", "backward_device_ns").sum()
     sums = frame.filter(pl.Series(is_there)).drop_nulls("file").group_by("file", "line").agg(name, numbers)
     sums = sums.with_columns(pl.col("self_cpu_ns").alias("total_cpu_ns"), pl.lit(None).alias("bytes"))
     return sums.select(_SHARED.keys()).cast(_SHARED).sort("file", "line")  # type: ignore[arg-type]

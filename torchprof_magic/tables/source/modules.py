@@ -16,6 +16,7 @@ from torchprof_magic.facts.source.script_runs import script_runs
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.tables.critical_path import with_path_in_sight
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -72,6 +73,14 @@ COLUMNS = (
         definition="Wall time of its forward with everything inside: ops, waits, and the Python between them, which "
         "the phase forward of a step leaves out.",
         has_bar=True,
+        is_sum=True,
+    ),
+    Column(
+        name="on_path_ns",
+        title="On path",
+        unit="ns",
+        definition="Part of the host and device time of its forward and backward on the critical path of a step, with "
+        "everything inside, as in `report.critical_path`: only that part makes the step longer.",
         is_sum=True,
     ),
     Column(
@@ -210,7 +219,7 @@ def _columns(trace: Trace) -> tuple[Column, ...]:
         set() if known else {"parameters", "bytes", "inputs", "outputs"}
     )
     absent |= set() if has_flops(trace) else set(_FLOPS)
-    return tuple(column for column in COLUMNS if column.name not in absent)
+    return with_path_in_sight(trace, tuple(column for column in COLUMNS if column.name not in absent))
 
 
 def _from_frames(trace: Trace) -> tuple[pl.DataFrame, Runs]:
@@ -255,6 +264,7 @@ def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares, runs: Runs, part: 
             "calls": calls,
             "self_cpu_ns": shares.self_ns,
             "total_cpu_ns": shares.total_ns,
+            "on_path_ns": rolled_up(shares.on_path_ns, parent, turns),
             "device_ns": rolled_up(shares.device_ns, parent, turns),
             "self_device_ns": shares.device_ns,
             "wait_ns": rolled_up(shares.wait_ns, parent, turns),

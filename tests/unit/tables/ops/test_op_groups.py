@@ -101,6 +101,7 @@ def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_kno
         "phase": "python",
         "self_device_ns": 24_000,
         "total_device_ns": 24_000,
+        "on_path_ns": 0,
     }
     assert table.frame.filter(above=row["id"]).height == 0
 

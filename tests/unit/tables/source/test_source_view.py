@@ -164,7 +164,8 @@ def test_functions_stand_below_the_cell_the_one_with_the_most_time_first() -> No
 def test_columns_that_say_nothing_are_absent() -> None:
     trace = make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 12, 20))
     names = [column.name for column in source_view(watched(trace, (1, 0, 90))).columns]
-    assert names == ["line", "source", "hits", "cpu_ns", "own_cpu_ns", "phase", "self_cpu_ns", "total_cpu_ns"]
+    times = ["cpu_ns", "own_cpu_ns", "phase", "self_cpu_ns", "total_cpu_ns", "on_path_ns"]
+    assert names == ["line", "source", "hits", *times]
 
 
 def test_functions_of_recorded_frames_stand_below_the_lines_that_call_them_and_count_there() -> None:

@@ -1,0 +1,64 @@
+"""When each event was on the critical path of its step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from torchprof_magic.facts.device.graph_work import origins
+from torchprof_magic.facts.ops.calls import ops_around
+from torchprof_magic.facts.shared import in_category, once_per_trace
+from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.facts.step_graph.path import critical_path
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.intervals import IntArray  # noqa: TC001 - a field of a named tuple
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.ops.calls import Nest
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.trace import Trace
+
+
+class OnPath(NamedTuple):
+    """The parts of the critical paths in which something ran: the innermost event, its lane, and when, in ns.
+
+    ``row`` is -1 where a thread was in no event.
+    """
+
+    row: IntArray
+    lane: IntArray
+    start_ns: IntArray
+    dur_ns: IntArray
+
+    def in_part(self, part: TimeRange) -> OnPath:
+        """Return them cut at the edges of a part of the time."""
+        start_ns, dur_ns = part.cut(self.start_ns, self.dur_ns)
+        return self._replace(start_ns=start_ns, dur_ns=dur_ns)
+
+
+@once_per_trace
+def on_path(trace: Trace) -> OnPath:
+    """Return what was on the critical paths of all steps."""
+    pieces, path = step_graph(trace).pieces, critical_path(trace)
+    ran = path.piece >= 0
+    piece = path.piece[ran]
+    return OnPath(pieces.row[piece], pieces.lane[piece], path.start_ns[ran], path.dur_ns[ran])
+
+
+def ns_of_ops(trace: Trace, ops: Nest, part: TimeRange) -> IntArray:
+    """Return how long each op itself, or device work that it launched, was on the path; and last what is of no op."""
+    found = on_path(trace).in_part(part)
+    is_work = in_category(trace, *DEVICE_CATEGORIES)
+    row = np.where(np.append(is_work, False)[found.row], np.append(origins(trace), -1)[found.row], found.row)
+    at = ops_around(trace, ops, row)
+    is_of_none = (at < 0) & np.append(is_work, False)[found.row]
+    own = sum_by(at, found.dur_ns, len(ops.row))
+    return np.append(own, int(found.dur_ns[is_of_none].sum()))
+
+
+def ns_of_events(trace: Trace, part: TimeRange) -> IntArray:
+    """Return how long each event itself was on the path."""
+    found = on_path(trace).in_part(part)
+    return sum_by(found.row, found.dur_ns, trace.events.height)

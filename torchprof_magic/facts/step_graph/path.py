@@ -1,0 +1,158 @@
+"""The critical path of each step: what follows on what, from its end back to its begin, without a pause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.step_graph.edges import ASSUMED, KINDS
+from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.facts.step_graph.replay import replay
+from torchprof_magic.facts.step_graph.spans import spans_of_steps
+from torchprof_magic.model.intervals import NO_PARENT, IntArray
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.step_graph.graph import StepGraph
+    from torchprof_magic.facts.step_graph.replay import FloatArray, Replay
+    from torchprof_magic.facts.step_graph.spans import Spans
+    from torchprof_magic.model.trace import Trace
+
+
+class CriticalPath(NamedTuple):
+    """The paths of all steps, one after the other, each in order of time and without pauses; times in ns.
+
+    ``span`` numbers the steps. ``piece`` is the piece that ran, or -1 where an edge took the time: then ``kind`` is
+    that of the edge, else -1. ``slack_ns`` is by how much it can become shorter, and the step with it, until another
+    path is the longest.
+    """
+
+    span: IntArray
+    piece: IntArray
+    kind: IntArray
+    start_ns: IntArray
+    dur_ns: IntArray
+    slack_ns: IntArray
+
+    @property
+    def end_ns(self) -> IntArray:
+        """The end of each part."""
+        return self.start_ns + self.dur_ns
+
+
+class Deciders(NamedTuple):
+    """For each piece with edges the one that decides when it begins, else -1; and by how much it is the latest."""
+
+    edge: IntArray
+    margin_ns: FloatArray
+
+
+@once_per_trace
+def critical_path(trace: Trace) -> CriticalPath:
+    """Return the critical path of every step as it was recorded."""
+    graph = step_graph(trace)
+    return path_of(graph, replay(graph), spans_of_steps(trace))
+
+
+def deciders(graph: StepGraph, replayed: Replay) -> Deciders:
+    """Return which edge decides when each piece begins."""
+    target, ready = graph.edges.target, replayed.ready_ns
+    order = np.lexsort((ready, target))
+    is_last = np.append(target[order][1:] != target[order][:-1], True) if len(order) else np.empty(0, np.bool_)
+    last = np.flatnonzero(is_last)
+    edge, margin = np.full(len(graph.head), NO_PARENT, np.int64), np.full(len(graph.head), np.inf)
+    edge[target[order[last]]] = order[last]
+    has_second = np.append(False, ~is_last[:-1])[last] if len(last) else is_last
+    first, second = order[last[has_second]], order[last[has_second] - 1]
+    margin[target[first]] = ready[first] - ready[second]
+    return Deciders(edge, margin)
+
+
+def path_of(graph: StepGraph, replayed: Replay, spans: Spans, *, by_replay: bool = False) -> CriticalPath:
+    """Return the critical path of each step, at the times at which it was recorded, or at those of the replay."""
+    found = deciders(graph, replayed)
+    parts = [_Walk(graph, replayed, found, by_replay=by_replay).of(spans, at) for at in range(len(spans.step))]
+    return CriticalPath(*map(np.concatenate, zip(*parts, strict=True))) if parts else _NONE
+
+
+_NONE = CriticalPath(*(np.empty(0, np.int64) for _ in CriticalPath._fields))
+
+
+class _Walk:
+    """Goes back from the end of a step over the edges that decide."""
+
+    def __init__(self, graph: StepGraph, replayed: Replay, found: Deciders, *, by_replay: bool) -> None:
+        self._graph = graph
+        self._found = found
+        pieces = graph.pieces
+        self._start = replayed.start_ns if by_replay else pieces.start_ns
+        self._dur = replayed.own_ns if by_replay else pieces.dur_ns
+
+    def of(self, spans: Spans, at: int) -> CriticalPath:
+        """Return the path of one step."""
+        begin = self._moment(int(spans.first[at]), float(spans.first_share[at])) - float(spans.lead_ns[at])
+        runs = self._runs(int(spans.last[at]), float(spans.last_share[at]), begin)
+        return _cut(self._parts(runs, at, begin), begin)
+
+    def _moment(self, piece: int, share: float) -> float:
+        return float(self._start[piece] + share * self._dur[piece])
+
+    def _runs(self, piece: int, share: float, begin: float) -> list[tuple[int, int, float, int]]:
+        """Return runs of pieces, the last one first: from which to which, the share of that, and the edge before."""
+        head, edge, edges = self._graph.head, self._found.edge, self._graph.edges
+        runs = []
+        while True:
+            first = int(head[piece])
+            by = int(edge[first])
+            runs.append((first, piece, share, by))
+            if by < 0 or self._start[first] <= begin:
+                return runs
+            piece, share = int(edges.source[by]), float(edges.share[by])
+
+    def _parts(self, runs: list[tuple[int, int, float, int]], at: int, begin: float) -> CriticalPath:
+        runs.reverse()
+        first, last, by = (np.array([run[column] for run in runs], np.int64) for column in (0, 1, 3))
+        share = np.array([run[2] for run in runs])
+        count = last - first + 2  # an edge, and then the pieces
+        of = np.repeat(np.arange(len(runs)), count)
+        place = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+        is_edge = place == 0
+        piece = np.where(is_edge, NO_PARENT, first[of] + place - 1)
+        known = np.maximum(piece, 0)
+        start, dur = self._start[known].astype(np.float64), self._dur[known].astype(np.float64)
+        # Work can begin before the call that launched it has returned.
+        until = np.append(self._start[first[1:]], np.inf)
+        ends = np.minimum(start + np.where(piece == last[of], share[of], 1.0) * dur, until[of])
+        start = np.minimum(start, ends)
+        begun = float(self._start[first[0]])
+        since = np.append(begun, ends[:-1])
+        start = np.where(is_edge, since, start)
+        ends = np.where(is_edge, np.maximum(self._start[first[of]], since), ends)
+        start[0] = min(begin, begun) if by[0] < 0 else begun  # what holds it before is not known, or not of the step
+        kind = np.where(is_edge, np.append(self._graph.edges.kind, ASSUMED)[by[of]], NO_PARENT)
+        left = np.minimum.accumulate(self._found.margin_ns[first][::-1])[::-1]  # of this head and all that follow
+        after = np.append(left[1:], np.inf)
+        slack = np.minimum(np.where(is_edge, left[of], after[of]), ends - start)
+        start_ns, end_ns = np.rint(start).astype(np.int64), np.rint(ends).astype(np.int64)
+        return CriticalPath(
+            np.full(len(of), at, np.int64),
+            piece,
+            kind,
+            start_ns,
+            end_ns - start_ns,
+            np.rint(np.maximum(slack, 0)).astype(np.int64),
+        )
+
+
+def _cut(path: CriticalPath, begin: float) -> CriticalPath:
+    """Return the path from a moment on, without parts that take no time."""
+    start = np.maximum(path.start_ns, round(begin))
+    dur = path.end_ns - start
+    cut = path._replace(start_ns=start, dur_ns=dur, slack_ns=np.minimum(path.slack_ns, np.maximum(dur, 0)))
+    return CriticalPath(*(column[dur > 0] for column in cut))
+
+
+def edge_title(kind: int) -> str:
+    """Return the name of a kind of edge."""
+    return list(KINDS)[kind]
