@@ -30,6 +30,7 @@ from torchprof_magic.findings.compare.limits_check import (
 )
 from torchprof_magic.findings.compare.per_step import sample_of
 from torchprof_magic.findings.compare.run_change import find_change
+from torchprof_magic.findings.what_if import Changes, as_several, ask_what_if
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.errors import ProfileAssertionError
 from torchprof_magic.model.shapes import count_rows
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from torchprof_magic.findings.advice import Advice
     from torchprof_magic.findings.compare.per_step import RunSample
     from torchprof_magic.findings.verdict.decision import Verdict
+    from torchprof_magic.findings.what_if import WhatIf
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.render.page import Page
     from torchprof_magic.render.widget import Shown
@@ -308,6 +310,46 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         found = measured_advice(self._analysis, which, seconds)
         self._forms = replace(self._forms)  # its page is made again
         return found
+
+    def what_if(
+        self,
+        *,
+        faster: Mapping[str | int | tuple[int, int], float] | None = None,
+        without: str | int | tuple[int, int] | Iterable[str | int | tuple[int, int]] | None = None,
+        no_sync: bool = False,
+        graphs: bool = False,
+        workers: int | None = None,
+        overlap: Literal["communication"] | None = None,
+        batch: float | None = None,
+    ) -> WhatIf:
+        """Return what a step would take if something were faster or gone, and what would limit it then.
+
+        What is meant is the name of an op, a range, a Python function or a call, with all inside and the device work
+        that it launched; a kernel; the path of a module or ``file:line``, with their backward; the number of a line of
+        the cell; a phase, such as ``data``; a device such as ``cuda:0``, ``device`` for all, or ``cpu``; or a pair of
+        times in ns. docs/what_if.md says what the answer rests on, and how often such answers came true.
+
+        Args:
+            faster: How many times as fast what would be: ``{"aten::mm": 2}``.
+            without: What would be gone, one or several.
+            no_sync: No call would wait for a device.
+            graphs: Work of devices would be launched as graphs, with one launch in a step.
+            workers: So many worker processes would load the data, which the program loads itself.
+            overlap: ``"communication"`` would run beside all other work.
+            batch: A batch would be so many times as large; the step is that of the larger batch.
+
+        Raises ``OptionsError``, which is a ``ValueError``, for what is not in the recording, or no change.
+        """
+        changes = Changes(
+            faster={} if faster is None else faster,
+            without=as_several(without),
+            no_sync=no_sync,
+            graphs=graphs,
+            workers=workers,
+            overlap=overlap,
+            batch=batch,
+        )
+        return ask_what_if(self._believed, changes)
 
     def ops_by(self, *by: str, stack_n: int = 1) -> pl.DataFrame:
         """Return ``ops`` split by any of ``shapes, dtypes, overload, stack, line, module, thread, phase, step, cycle``.

@@ -18,6 +18,7 @@ from torchprof_magic.model.shapes import Column, Table
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.step_graph.path import CriticalPath
+    from torchprof_magic.facts.step_graph.spans import Spans
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import DType, Trace
 
@@ -67,12 +68,17 @@ SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.Int64) for c
 
 @once_per_trace
 def critical_path_table(trace: Trace) -> Table:
-    """Return the paths of all steps; what follows on one another on a path takes the whole step, without a pause."""
-    pieces, path = step_graph(trace).pieces, critical_path(trace)
+    """Return the paths of all steps; what follows one another on a path takes the whole step, without a pause."""
+    return Table(frame=frame_of_path(trace, critical_path(trace), spans_of_steps(trace)), columns=COLUMNS)
+
+
+def frame_of_path(trace: Trace, path: CriticalPath, spans: Spans) -> pl.DataFrame:
+    """Return critical paths as a frame with these columns."""
+    pieces = step_graph(trace).pieces
     ran = path.piece >= 0
     row = np.where(ran, np.append(pieces.row, -1)[path.piece], -1)
     lane = np.where(ran, np.append(pieces.lane, -1)[path.piece], -1)
-    step = spans_of_steps(trace).step[path.span]
+    step = spans.step[path.span]
     columns: dict[str, object] = {
         "step": values_at(trace.steps["number"], step) if trace.steps.height else [None] * len(step),
         "order": _places(path),
@@ -84,7 +90,7 @@ def critical_path_table(trace: Trace) -> Table:
         "dur_ns": path.dur_ns,
         "slack_ns": path.slack_ns,
     }
-    return Table(frame=frame_of(SCHEMA, columns), columns=COLUMNS)
+    return frame_of(SCHEMA, columns)
 
 
 def _places(path: CriticalPath) -> IntArray:

@@ -19,12 +19,12 @@ KINDS = {
     "launch": "work begins after the call that launched it",
     "stream": "a stream does one piece of work after the other",
     "wait": "a call returns after the work that it waits for",
-    "backward": "autograd's thread begins after the call of backward, and the caller goes on after it",
+    "hand over": "a thread goes on after another has done what it waited for, as autograd's or one that communicates",
     "event": "a stream waits for what was launched on another one before",
     "workers": "a batch is ready after the one before it",
     "assumed": "the file does not say why it did not begin earlier",
 }
-THREAD, LAUNCH, STREAM, WAIT, BACKWARD, EVENT, WORKERS, ASSUMED = range(len(KINDS))
+THREAD, LAUNCH, STREAM, WAIT, HAND_OVER, EVENT, WORKERS, ASSUMED = range(len(KINDS))
 # These follow from the order of calls and times alone: nothing in the file names them.
 INFERRED = (EVENT, WORKERS, ASSUMED)
 

@@ -10,7 +10,7 @@ from torchprof_magic.facts.host.blocking import calls_that_block
 from torchprof_magic.facts.shared import device_numbers, is_named, launch_sources, name_numbers
 from torchprof_magic.facts.step_graph.edges import (
     ASSUMED,
-    BACKWARD,
+    HAND_OVER,
     NO_EDGES,
     WAIT,
     WORKERS,
@@ -46,7 +46,7 @@ class HostEdges(NamedTuple):
 def host_edges(trace: Trace) -> HostEdges:
     """Return all edges to pieces of threads, but for that from the piece before."""
     own = pieces_of_trace(trace).dur_ns.copy()
-    parts = [_waits(trace, own), _backward(trace, own), _pauses(trace, own), _fetches(trace, own)]
+    parts = [_waits(trace, own), _hand_overs(trace, own), _pauses(trace, own), _fetches(trace, own)]
     return HostEdges(joined(parts), own)
 
 
@@ -110,8 +110,8 @@ def _last_pieces(trace: Trace, pieces: Pieces, rows: IntArray) -> IntArray:
     return found[rows]
 
 
-def _backward(trace: Trace, own: IntArray) -> Edges:
-    """Return edges from autograd's threads to what a thread does after it has waited for them."""
+def _hand_overs(trace: Trace, own: IntArray) -> Edges:
+    """Return edges from other threads to what a thread does after it has waited for them."""
     pieces = pieces_of_trace(trace)
     waits = np.flatnonzero(pieces.is_await)
     waits = waits[~np.append(pieces.is_first, True)[waits + 1]]
@@ -125,7 +125,7 @@ def _backward(trace: Trace, own: IntArray) -> Edges:
         fits = (source >= 0) & (pieces.lane[waits] != lane) & (pieces.row[source] >= 0)
         fits &= pieces.end_ns[source] > pieces.start_ns[waits]
         share = pieces.share_until(source, end)
-        found.append(edges(BACKWARD, waits[fits] + 1, source[fits], share[fits], 0))
+        found.append(edges(HAND_OVER, waits[fits] + 1, source[fits], share[fits], 0))
     return joined(found)
 
 
@@ -150,7 +150,7 @@ def _pauses(trace: Trace, own: IntArray) -> Edges:
     share = np.where(is_await, 0.0, pieces.share_until(source, moment))
     delay = np.where(is_await, moment - pieces.start_ns[source], 0)
     found = edges(ASSUMED, target, source, share, delay)
-    return found._replace(kind=np.where(is_await, BACKWARD, ASSUMED))
+    return found._replace(kind=np.where(is_await, HAND_OVER, ASSUMED))
 
 
 def _fetches(trace: Trace, own: IntArray) -> Edges:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
 from torchprof_magic.facts.host.host_nest import host_nest, lanes_of, segments_of
 from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.shared import device_rows, once_per_trace
+from torchprof_magic.facts.step_graph.awaits import awaits_of_threads
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, all_moments
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Pieces(NamedTuple):
     """The pieces by lane and start: times in ns, and the innermost event, a row of ``trace.events`` or -1.
 
     ``is_first`` marks the first of each lane, ``is_work`` those of devices, and ``is_await`` those in which a thread
-    does nothing until others have run the backward pass that it called.
+    does nothing until others have done something for it: run its backward pass, or communicated.
     """
 
     lane: IntArray
@@ -111,13 +111,13 @@ def _of_thread(trace: Trace, lane: int, segments: Segments) -> Pieces:
 def _with_awaits(
     trace: Trace, lane: int, start: IntArray, row: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
-    """Return the segments of a thread, cut at the times in which it waits for autograd's threads; the last is empty."""
-    waits = awaits_of_backward(trace)
+    """Return the segments of a thread, cut at the times in which it waits for other threads."""
+    waits = awaits_of_threads(trace)
     here = waits.lane == lane
     of = np.searchsorted(start, waits.start_ns[here], side="right") - 1
     chosen, first = np.unique(of, return_index=True)
-    last = np.append(first[1:], len(of)) - 1
-    begin, stop = waits.start_ns[here][first], waits.end_ns[here][last] if len(of) else waits.end_ns[:0]
+    begin = waits.start_ns[here][first]
+    stop = np.maximum.reduceat(waits.end_ns[here], first) if len(first) else begin
     begin, stop = begin[chosen >= 0], stop[chosen >= 0]
     edges = all_moments(start, begin, stop)
     event = row[np.searchsorted(start, edges, side="right") - 1]

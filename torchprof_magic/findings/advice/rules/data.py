@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.advice.kinds import Advice, Edit
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
-from torchprof_magic.model.rows import keys_of
+from torchprof_magic.findings.what_if.changes import cpu_ns_of_steps
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.tables.waiting.loaders import MOSTLY_LATE, fetch_rows, has_workers
 
@@ -47,7 +46,9 @@ def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) 
     rest_ns = max(step_ns(trace) - fetch_ns, 1.0)
     most = min(trace.meta.cpu_cores or MOST_WORKERS, MOST_WORKERS)
     workers = min(max(math.ceil(fetch_ns / rest_ns), 2), most)
-    left_ns = max(fetch_ns / workers - rest_ns, _work_ns(trace) / (trace.meta.cpu_cores or workers) - rest_ns, 0.0)
+    left_ns = max(
+        fetch_ns / workers - rest_ns, cpu_ns_of_steps(trace) / (trace.meta.cpu_cores or workers) - rest_ns, 0.0
+    )
     inside = critical(trace, spans)
     waits = f", and the device waits {format_ns(ns_in_steps(trace, inside))} of it" if trace.has_device else ""
     left = f" With {counted(workers, 'worker')} {format_ns(left_ns)} would remain." if left_ns else ""
@@ -69,17 +70,6 @@ def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) 
         spans=inside,
         edits=(Edit(("DataLoader",), "num_workers", str(workers), position=5),),
     )
-
-
-def _work_ns(trace: Trace) -> float:
-    """Return how much of a step its thread used a core, in ns; 0 if that was not measured.
-
-    What it only waits for, such as a file, workers can wait for side by side.
-    """
-    chosen = set(keys_of(trace.steps[counted_steps(trace).row.tolist()]))
-    marks = [mark.cpu_ns for mark in trace.meta.recorded_steps if (mark.cycle, mark.number) in chosen]
-    known = [cpu_ns for cpu_ns in marks if cpu_ns is not None]
-    return sum(known) / len(known) if known else 0.0
 
 
 def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:

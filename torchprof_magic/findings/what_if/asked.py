@@ -1,0 +1,132 @@
+"""Replays the graph of the steps with changes, and says what a step would take and what would limit it then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
+from torchprof_magic.facts.device.coverage import loss_of
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.step_graph.edges import ASSUMED, INFERRED
+from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.facts.step_graph.path import path_of
+from torchprof_magic.facts.step_graph.replay import replay
+from torchprof_magic.facts.step_graph.spans import lag_ns, spans_of_steps
+from torchprof_magic.findings.what_if.changes import changed_graph
+from torchprof_magic.findings.what_if.limits import limit_words
+from torchprof_magic.findings.what_if.result import WhatIf
+from torchprof_magic.model.errors import OptionsError
+from torchprof_magic.model.units import counted, format_ns, format_ratio
+from torchprof_magic.tables.critical_path import frame_of_path
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.step_graph.replay import FloatArray, Replay
+    from torchprof_magic.facts.step_graph.spans import Spans
+    from torchprof_magic.findings.what_if.changes import Changed, Changes
+    from torchprof_magic.model.trace import Trace
+
+# From this share of the path on that no edge of the file explains, the answer is a guess.
+MUCH_ASSUMED = 0.2
+# The model is not better than that, by written programs with changes that were carried out (benchmarks/what_if.py).
+MODEL_ERROR = 0.05
+Z = 2.0
+
+
+class Baseline(NamedTuple):
+    """The graph as it was recorded, replayed: the steps that count, how long each is, and what is assumed of it."""
+
+    replayed: Replay
+    spans: Spans
+    step_ns: FloatArray
+    lag_ns: float
+    assumed: float
+    error: float
+
+
+@once_per_trace
+def baseline(trace: Trace) -> Baseline:
+    """Return the replay of the graph as it is."""
+    graph, spans = step_graph(trace), _counted_spans(trace)
+    replayed = replay(graph)
+    times = spans.replayed_ns(replayed)
+    path = path_of(graph, replayed, spans)
+    whole = max(int(path.dur_ns.sum()), 1)
+    assumed = float(path.dur_ns[np.isin(path.kind, INFERRED)].sum()) / whole
+    error = float(np.abs(times / np.maximum(spans.dur_ns, 1) - 1).max(initial=0.0))
+    return Baseline(replayed, spans, times, lag_ns(graph, replayed, spans), assumed, error)
+
+
+def _counted_spans(trace: Trace) -> Spans:
+    spans = spans_of_steps(trace)
+    return spans.chosen(np.isin(spans.step, counted_steps(trace).row)) if has_counted_steps(trace) else spans
+
+
+class Predicted(NamedTuple):
+    """What each step takes with a change, in ns, and the mean of all."""
+
+    replayed: Replay
+    step_ns: FloatArray
+    mean_ns: float
+
+
+def predicted(trace: Trace, now: Changed) -> Predicted:
+    """Return how long steps are with a change: as recorded, less what the replay with it is shorter than without.
+
+    Work that a device has not done when the last step ends delays the next ones: it counts, too.
+    """
+    graph, base = step_graph(trace), baseline(trace)
+    changed = replay(graph, now.own_ns, delay_ns=now.delay_ns)
+    times = base.spans.dur_ns + base.spans.replayed_ns(changed) - base.step_ns
+    behind = max(lag_ns(graph, changed, base.spans) - base.lag_ns, 0.0) / max(len(times), 1)
+    times = np.maximum(times, now.floor_ns) + behind
+    return Predicted(changed, times, float(times.mean()))
+
+
+def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
+    """Return what a step would take with some changes.
+
+    Raises ``OptionsError`` if the recording has nothing of what is to change, or no time that could.
+    """
+    base = baseline(trace)
+    if len(base.spans.step) == 0 or not base.spans.dur_ns.any():
+        raise OptionsError("no thread with a step was recorded, so nothing is known of what a step waits for")
+    now = changed_graph(trace, changes)
+    found = predicted(trace, now)
+    before = float(base.spans.dur_ns.mean())
+    saved = base.spans.dur_ns - found.step_ns
+    spread = Z * float(saved.std(ddof=1)) / np.sqrt(len(saved)) if len(saved) > 1 else 0.0
+    doubt = abs(before - found.mean_ns) * (MODEL_ERROR + now.uncertain + base.assumed) + base.error * before
+    off = float(np.hypot(spread, doubt))
+    path = path_of(step_graph(trace), found.replayed, base.spans, by_replay=True)
+    is_guess = base.assumed > MUCH_ASSUMED or now.uncertain > MUCH_ASSUMED or bool(len(loss_of(trace).steps))
+    return WhatIf(
+        change=changes.words,
+        before_ns=before,
+        step_ns=found.mean_ns,
+        low_ns=max(found.mean_ns - off, 0.0),
+        high_ns=found.mean_ns + off,
+        limit=limit_words(trace, path, now, found.mean_ns),
+        path=frame_of_path(trace, path, base.spans),
+        certainty="guess" if is_guess else "estimated",
+        rests_on=(*now.notes, *_rests_on(trace, base)),
+    )
+
+
+def _rests_on(trace: Trace, base: Baseline) -> tuple[str, ...]:
+    graph = step_graph(trace)
+    found = []
+    if not has_counted_steps(trace):
+        found.append("the recording has no steps, so all of it is taken for one")
+    if graph.pieces.is_work.any() and not graph.count(1):
+        found.append("no launch is in the file, so work of devices begins when it began")
+    if base.assumed >= MODEL_ERROR:
+        found.append(
+            f"{format_ratio(base.assumed)} of the path is inferred or assumed ({counted(graph.count(ASSUMED), 'edge')})"
+        )
+    if lost := len(loss_of(trace).steps):
+        found.append(f"work is missing in {counted(lost, 'step')}, which report.coverage lists")
+    if base.error >= MODEL_ERROR:
+        found.append(f"the graph is off by {format_ns(base.error * float(base.spans.dur_ns.mean()))} as it is")
+    return tuple(found)

@@ -1,0 +1,90 @@
+"""What decides how long a step takes, in groups of its critical path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.host.phases import PHASES, phase_of_events
+from torchprof_magic.facts.shared import in_category, is_named
+from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.model.units import format_ratio
+from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, HOST_COLLECTIVE
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.step_graph.path import CriticalPath
+    from torchprof_magic.findings.what_if.changes import Changed
+    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.trace import Trace
+
+# The groups of a path, and how each is called.
+GROUPS = {
+    "communication": "communication",
+    "device": "work of the device",
+    "data": "loading data",
+    "ops": "ops on the host",
+    "calls": "calls of the driver",
+    "python": "Python and what was not recorded",
+    "waiting": "waiting for work to begin or to be told of",
+}
+COMMUNICATION, DEVICE, DATA, OPS, CALLS, PYTHON, WAITING = range(len(GROUPS))
+MOST_NAME = 60
+
+
+class Limit(NamedTuple):
+    """The group that takes most of a path, its share, and the name that takes most of the group."""
+
+    group: int
+    ratio: float
+    name: str
+
+
+def groups_of(trace: Trace, path: CriticalPath) -> IntArray:
+    """Return the group of each part of a path, a number of ``GROUPS``."""
+    row = np.where(path.piece >= 0, np.append(step_graph(trace).pieces.row, -1)[path.piece], -1)
+
+    def of(which: np.ndarray) -> np.ndarray:
+        return np.append(which, False)[row]
+
+    found = np.full(len(row), PYTHON, np.int64)
+    found[of(in_category(trace, "cpu_op"))] = OPS
+    found[of(in_category(trace, "runtime"))] = CALLS
+    phase = np.append(phase_of_events(trace), -1)[row]
+    found[phase == PHASES.index("data")] = DATA
+    found[of(in_category(trace, *DEVICE_CATEGORIES))] = DEVICE
+    found[of(is_named(trace, COLLECTIVE_KERNEL, "kernel") | is_named(trace, HOST_COLLECTIVE))] = COMMUNICATION
+    found[path.piece < 0] = WAITING
+    return found
+
+
+def limit_of(trace: Trace, path: CriticalPath) -> Limit | None:
+    """Return what takes most of a path, None if it takes no time."""
+    whole = int(path.dur_ns.sum())
+    if whole <= 0:
+        return None
+    groups = groups_of(trace, path)
+    sums = np.bincount(groups, path.dur_ns, minlength=len(GROUPS))
+    group = int(sums.argmax())
+    here = (groups == group) & (path.piece >= 0)
+    row = step_graph(trace).pieces.row[path.piece[here]]
+    frame = pl.DataFrame({"row": row, "ns": path.dur_ns[here]}).filter(pl.col("row") >= 0)
+    names = frame.select(trace.events["name"].gather(frame["row"]).cast(pl.String), "ns").filter(
+        ~pl.col("name").str.contains(STEP_PATTERN)
+    )
+    top = names.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
+    return Limit(group, float(sums[group]) / whole, str(top["name"][0]) if top.height else "")
+
+
+def limit_words(trace: Trace, path: CriticalPath, now: Changed, step_ns: float) -> str:
+    """Return a sentence that says what decides how long a step takes."""
+    if now.floor_ns and step_ns <= now.floor_ns:
+        return f"Then {now.floor} decide how long a step takes."
+    limit = limit_of(trace, path)
+    if limit is None:
+        return "Nothing is left of a step."
+    name = limit.name if len(limit.name) <= MOST_NAME else f"{limit.name[: MOST_NAME - 1]}…"
+    most = f", most of it `{name}`" if name else ""
+    return f"Then {format_ratio(limit.ratio)} of the critical path is {list(GROUPS.values())[limit.group]}{most}."
