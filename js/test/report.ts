@@ -95,6 +95,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     verdict: {
       title: "Host-bound",
       text: [{ text: HOSTILE[0], style: "code" }],
+      more: [],
       code: null,
       doubts: [],
     },

@@ -91,7 +91,7 @@ def test_steps_without_their_device_work_are_no_steps_to_check_or_compare() -> N
     run(is_whole=True).assert_profile(step_ms=10)
     lossy = run(is_whole=False).compare(run(is_whole=True))
     assert lossy.warnings == [
-        "In the later run 6 of 6 launches have no work of the device, so its times are too short."
+        "In the run after 6 of 6 launches have no work of the device, so its times are too short."
     ]
 
 

@@ -47,13 +47,15 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE) -> str:
     classes = classes.sort("own_ns", "class_name", descending=[True, False])
     whole = int(classes["own_ns"].sum())
     shares = [
-        f"{_called(str(row['class_name']), int(row['modules']))}, {format_ratio(row['own_ns'] / whole)}"
+        (_called(str(row["class_name"]), int(row["modules"])), format_ratio(row["own_ns"] / whole))
         for row in classes.head(_MOST_CLASSES).iter_rows(named=True)
         if whole and row["own_ns"] >= _LEAST_SHARE * whole
     ]
     if not shares:
         return ""
-    return f"Own {'device' if on_device else 'CPU'} time of the modules by class: {'; '.join(shares)}."
+    (name, share), *others = shares
+    rest = "".join(f", then {other} {ratio}" for other, ratio in others)
+    return f"{name} takes {share} of the modules' own {'device' if on_device else 'CPU'} time{rest}."
 
 
 def _called(name: str, modules: int) -> str:

@@ -31,7 +31,8 @@ from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_series
 from torchprof_magic.tables.memory.starting_level import starting_note
-from torchprof_magic.tables.ops.op_groups import is_scope
+from torchprof_magic.tables.ops.kernels import kernels_table
+from torchprof_magic.tables.ops.op_groups import has_mostly_no_op, is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
 from torchprof_magic.tables.process_groups import ranks_text
 from torchprof_magic.tables.snapshot.frames import held_by_line
@@ -356,7 +357,10 @@ def _device(row: dict[str, Any]) -> tuple[Fact, ...]:
 def _top_ops(trace: Trace, shown: _Shown) -> Section:
     on_device = is_decided_on_device(trace)
     by, where = ("self_device_ns", "device") if on_device else ("self_cpu_ns", "host")
-    rows = ops_table(trace, shown.part).frame.filter(pl.col(by) > 0, ~is_scope())
+    every = ops_table(trace, shown.part).frame
+    if on_device and has_mostly_no_op(every):
+        return _top_kernels(trace, shown)
+    rows = every.filter(pl.col(by) > 0, ~is_scope())
     rows = rows.sort(by, descending=True, nulls_last=True, maintain_order=True).head(TOP_ROWS)
     facts = tuple(
         Fact(
@@ -372,6 +376,25 @@ def _top_ops(trace: Trace, shown: _Shown) -> Section:
     )
     aside = f"self {where} time {shown.each}{_beyond_busy(trace, shown) if on_device else ''}"
     return Section(title="Ops", facts=facts, kind="bars", aside=aside, group="top")
+
+
+def _top_kernels(trace: Trace, shown: _Shown) -> Section:
+    """Return the kernels with the most time, for work whose ops are not known."""
+    rows = kernels_table(trace, shown.part).frame.filter(pl.col("sum_ns") > 0).head(TOP_ROWS)
+    facts = tuple(
+        Fact(
+            label=row["name"],
+            value=float(row["sum_ns"] / shown.steps),
+            unit="ns",
+            note=_calls(row["calls"], shown.steps),
+            op=row["name"],
+            phase=row["phase"],
+            view="kernels",
+        )
+        for row in rows.to_dicts()
+    )
+    aside = f"device time {shown.each}{_beyond_busy(trace, shown)}"
+    return Section(title="Kernels", facts=facts, kind="bars", aside=aside, group="top")
 
 
 def _beyond_busy(trace: Trace, shown: _Shown) -> str:

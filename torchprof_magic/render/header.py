@@ -152,10 +152,14 @@ class CodeHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """What limits the speed, the line to look at if one is known, and what speaks against it, the gravest first."""
+    """What limits the speed, the line to look at if one is known, and what speaks against it, the gravest first.
+
+    ``text`` is the sentence that says so, and ``more`` what follows it.
+    """
 
     title: str
     text: tuple[SpanHeader, ...]
+    more: tuple[SpanHeader, ...]
     code: CodeHeader | None
     doubts: tuple[str, ...]
 
@@ -176,14 +180,15 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
 class ChangeHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The change from an earlier run to this one, which the tab Compare shows above its views.
 
-    ``numbers`` are the step times with the interval of the difference, ``runs`` those before and after, and each of
-    ``settings`` has the name of a setting that differs, its value before, and that after. ``same`` says what is the
-    same where none differs.
+    ``numbers`` are the step times with the interval of the difference, ``answer`` is what changed most, and
+    ``evidence`` why that is known or not. ``runs`` are those before and after, and each of ``settings`` has the name of
+    a setting that differs, its value before, and that after. ``same`` says what is the same where none differs.
     """
 
     kind: Literal["faster", "slower", "unclear"]
     title: str
     numbers: str
+    answer: str
     evidence: str
     warnings: tuple[str, ...]
     runs: tuple[RunHeader, ...]

@@ -13,6 +13,7 @@ from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.device.kernel_names import titles_of
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
+from torchprof_magic.findings.verdict.words import first_sentence
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Slices, count_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
@@ -214,10 +215,12 @@ def verdict_line(trace: Trace, verdict: Verdict) -> CodeHeader | None:
 def _verdict(trace: Trace, verdict: Verdict) -> VerdictHeader:
     """Return the verdict with the line that it names, and its gravest doubt apart from the rest."""
     code = verdict_line(trace, verdict)
-    spans = (*verdict.text, *(() if code else verdict.where))
+    said, more = first_sentence(verdict.text)
+    said = (*said, *(() if code else verdict.where))
     return VerdictHeader(
         title=verdict.title,
-        text=tuple(SpanHeader(text=span.short, style=span.style) for span in spans),
+        text=tuple(SpanHeader(text=span.short, style=span.style) for span in said),
+        more=tuple(SpanHeader(text=span.short, style=span.style) for span in more),
         code=code,
         doubts=tuple(verdict.doubts),
     )

@@ -47,6 +47,7 @@ def build_ranks_page(
         verdict=VerdictHeader(
             title=verdict.title,
             text=tuple(SpanHeader(text=span.text, style=span.style) for span in verdict.text),
+            more=(),
             code=None,
             doubts=tuple(verdict.doubts),
         ),

@@ -99,12 +99,17 @@ class Changes(HasTables[Runs]):
         return change_numbers(self.change)
 
     @cached_property
-    def evidence(self) -> str:
-        """What waiting and which op changed most, and why the change is known, or why not."""
+    def answer(self) -> str:
+        """What waiting and which op changed most, where that is more than noise; empty if nothing is."""
         ops = TABS[0].shape(self.runs) if self.change.basis == "steps" else None
         most = largest_change(ops) if isinstance(ops, Table) else ""
         waiting = phase_words(sure_phases(self.before, self.after))
-        return " ".join(part for part in (waiting, most, change_evidence(self.change)) if part)
+        return " ".join(part for part in (waiting, most) if part)
+
+    @property
+    def evidence(self) -> str:
+        """What changed most, and why the change is known, or why not."""
+        return " ".join(part for part in (self.answer, change_evidence(self.change)) if part)
 
     @property
     def words(self) -> list[str]:
@@ -126,7 +131,8 @@ class Changes(HasTables[Runs]):
             kind=self.kind,
             title=change_title(change),
             numbers=self.numbers,
-            evidence=self.evidence,
+            answer=self.answer,
+            evidence=change_evidence(change),
             warnings=tuple(self.warnings),
             runs=tuple(
                 RunHeader(

@@ -14,6 +14,7 @@ import polars as pl
 from torchprof_magic.findings import notes, overview
 from torchprof_magic.findings.deciding_time import on_deciding_time
 from torchprof_magic.findings.hottest_modules import modules_shown
+from torchprof_magic.findings.hottest_rows import answered
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
@@ -114,7 +115,7 @@ VIEWS: tuple[View[Trace], ...] = (
         "memory.",
         columns=ops.COLUMNS,
         frame=ops.ops_table,
-        build=on_deciding_time(op_groups.ops_view),
+        build=answered(op_groups.ops_view),
         title="Ops",
         empty="No torch op ran during the recording.",
         is_counted=True,
@@ -144,7 +145,7 @@ VIEWS: tuple[View[Trace], ...] = (
         details="For a trace of another program: one row per function of the user's, if Python frames were recorded.",
         columns=lines.COLUMNS,
         frame=lines.lines_table,
-        build=on_deciding_time(source_view),
+        build=answered(source_view),
         title="Source",
         empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
         "(--stack).",
@@ -250,6 +251,7 @@ VIEWS: tuple[View[Trace], ...] = (
         sentence="One row per name of a kernel, copy or fill, with its time summed over all streams.",
         columns=kernels.COLUMNS,
         frame=kernels.kernels_table,
+        build=answered(kernels.kernels_table),
         title="Kernels",
         empty="No work on an accelerator was recorded: the program ran on the CPU, or the device was not traced.",
         is_counted=True,

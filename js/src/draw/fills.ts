@@ -22,6 +22,12 @@ const TONES = new Map([
   ["memset", 0.7],
   ["library", 0.34],
 ]);
+// On a dark ground, pale boxes need more of their hue to be seen.
+const DARK_TONES = new Map([
+  ["op", 0.7],
+  ["runtime", 0.7],
+  ["library", 0.5],
+]);
 // In a flame graph, kernels are below the ops that launched them.
 export const FLAME_KERNEL_TONE = 0.4;
 
@@ -45,7 +51,8 @@ function waitingFill(rgb: Rgb, { background, muted, line, text }: Colors): Fill 
 function toned(phase: string, kind: string, colors: Colors, kernelTone = 1): Rgb {
   if (kind === "root") return colors.neutral;
   const hue = parseColor(phaseColor(phase, colors.theme)) ?? colors.neutral;
-  const tone = kind === "kernel" ? kernelTone : (TONES.get(kind) ?? 1);
+  const dark = colors.theme === "dark" ? DARK_TONES.get(kind) : undefined;
+  const tone = kind === "kernel" ? kernelTone : (dark ?? TONES.get(kind) ?? 1);
   return mix(colors.background, hue, tone);
 }
 
@@ -62,6 +69,11 @@ export class FillTable {
     this.#phases = phases;
     this.#kinds = kinds;
     this.#colors = colors;
+  }
+
+  /** That of waiting, whatever the phase. */
+  get waiting(): Fill {
+    return waitingFill(toned("waiting", "", this.#colors), this.#colors);
   }
 
   /** A number for each fill. */

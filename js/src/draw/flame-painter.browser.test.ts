@@ -43,6 +43,7 @@ const SCENE: FlameScene = {
   names: words("", "x"),
   titles: ["", "x"],
   calls: null,
+  isAwaiting: () => false,
   steps: 1,
   phases: words("forward", "backward"),
   kinds: words("op", "annotation"),

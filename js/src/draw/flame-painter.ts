@@ -29,6 +29,8 @@ export interface FlameScene {
   readonly titles: readonly string[];
   /** The calls of a row, for boxes that stand for many modules; null when they are not known. */
   readonly calls: ArrayLike<number> | null;
+  /** Whether a row does hardly anything but wait for other threads. */
+  readonly isAwaiting: (row: number) => boolean;
   /** By how many steps the calls are divided. */
   readonly steps: number;
   readonly phases: TextColumn;
@@ -94,7 +96,7 @@ function paintBox(brush: Brush, box: number, top: number): void {
   const left = Math.max(0, scene.boxes.left[box] ?? 0);
   const right = Math.min(size.width, (scene.boxes.left[box] ?? 0) + (scene.boxes.width[box] ?? 0));
   const key = row === MERGED_ROW ? -1 : (scene.names.keys[row] ?? -1);
-  const fill = row === MERGED_ROW ? brush.merged : (brush.change?.same ?? brush.fills.at(row));
+  const fill = row === MERGED_ROW ? brush.merged : (brush.change?.same ?? fillAt(brush, row));
   context.fillStyle = fill.box;
   const width = visibleWidth(right - left);
   context.fillRect(left, top, width, BOX_PX);
@@ -104,6 +106,10 @@ function paintBox(brush: Brush, box: number, top: number): void {
     underline(context, scene.colors, left, top, width, BOX_PX);
   if (key >= 0 && width >= TEXT_MIN_BOX_PX) writeName(brush, row, key, fill, left, width, top);
   if (scene.matches?.[key] === 1) outlineMatch(context, scene.colors, left, top, width, BOX_PX);
+}
+
+function fillAt({ scene, fills }: Brush, row: number): Fill {
+  return scene.isAwaiting(row) ? fills.waiting : fills.at(row);
 }
 
 /** Paints the part of a box that only one run has, where the window shows it. */

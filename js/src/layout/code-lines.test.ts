@@ -33,7 +33,7 @@ const NONE: ReadonlySet<number> = new Set();
 
 /** Shown lines by their numbers, and what is left out by its count. */
 function shown(frame: Frame, kept = NONE, isSorted = false): readonly (number | string)[] {
-  return codeItems(frame, kept, isSorted).map((item) =>
+  return codeItems(frame, "cpu_ns", kept, isSorted).map((item) =>
     item.kind === "rest"
       ? `${item.count} at ${item.row}`
       : ((frame.columns.get("line") as { readonly values: Float64Array }).values[item.row] ??
@@ -60,7 +60,7 @@ describe("the lines that the overview shows", () => {
 
   it("count what is left out, with its share of the time", () => {
     const lines = cell(20, { 1: 990, 19: 6, 20: 4 });
-    const [, rest] = codeItems(frameOf(lines), NONE, false);
+    const [, rest] = codeItems(frameOf(lines), "cpu_ns", NONE, false);
     expect(rest).toEqual({ kind: "rest", row: 18, count: 19, ratio: 0.01 });
   });
 
@@ -68,7 +68,7 @@ describe("the lines that the overview shows", () => {
     const even = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [at * 5 + 1, 100 - at]));
     const own = cell(60, { ...even, 51: 80, 55: 79, 59: 78, 60: 77 });
     const other = cell(50, even).map(([line, text, time]): Line => [line, text, time, "a.py"]);
-    const found = codeItems(frameOf([...own, ...other]), NONE, false);
+    const found = codeItems(frameOf([...own, ...other]), "cpu_ns", NONE, false);
     const rows = found.filter(({ kind }) => kind === "line").map(({ row }) => row);
     expect(rows.filter((row) => row < 60)).toHaveLength(12);
     expect(rows.filter((row) => row >= 60)).toEqual([60, 65, 70, 75, 80, 85, 90, 95]);
@@ -95,7 +95,7 @@ describe("the lines that the overview shows", () => {
         folds: [1],
       },
     );
-    expect(codeItems(frame, NONE, false).map(({ row }) => row)).toEqual([0, 2, 3]);
+    expect(codeItems(frame, "cpu_ns", NONE, false).map(({ row }) => row)).toEqual([0, 2, 3]);
     expect(codeRows(frame)).toEqual([0, 2]);
   });
 
@@ -106,10 +106,13 @@ describe("the lines that the overview shows", () => {
       asides: functions.map((_, at) => at + 3),
     });
     expect(shown(frame)).toEqual([1, 2, 1, 2, 3, 4, 5, "3 at 8"]);
-    expect(codeItems(frame, NONE, false).at(-1)).toMatchObject({ kind: "rest", ratio: 0 });
+    expect(codeItems(frame, "cpu_ns", NONE, false).at(-1)).toMatchObject({
+      kind: "rest",
+      ratio: 0,
+    });
   });
 
   it("are none where no line took any time", () => {
-    expect(codeItems(frameOf(cell(3, {})), NONE, false)).toEqual([]);
+    expect(codeItems(frameOf(cell(3, {})), "cpu_ns", NONE, false)).toEqual([]);
   });
 });

@@ -23,32 +23,36 @@ const LEAST_REST = 3;
 // Lines with less of the time are not worth a look.
 const LEAST_RATIO = 0.01;
 
-const timeAt = (frame: Frame, row: number) => numberAt(frame, "cpu_ns", row) || 0;
+/** How long a row takes, by the column that decides. */
+type TimeAt = (row: number) => number;
+
 const lineAt = (frame: Frame, row: number) => numberAt(frame, "line", row);
 
 /**
- * The lines to show, in the order of the source, or with `isSorted` the hottest first; then what belongs to
- * no line, and the functions that the lines call. Those in `kept` are always there. Nothing where no line took any time.
+ * The lines to show by the column `time`, in the order of the source, or with `isSorted` the hottest first; then what
+ * belongs to no line, and the functions that the lines call. Those in `kept` are always there. Nothing where no line took any time.
  */
 export function codeItems(
   frame: Frame,
+  time: string,
   kept: ReadonlySet<number>,
   isSorted: boolean,
 ): readonly CodeItem[] {
+  const timeAt: TimeAt = (row) => numberAt(frame, time, row) || 0;
   const rows = rowsOf(frame).filter((row) => !isAside(frame, row));
-  const whole = rows.reduce((sum, row) => sum + timeAt(frame, row), 0);
+  const whole = rows.reduce((sum, row) => sum + timeAt(row), 0);
   const lines = codeRows(frame);
-  if (!lines.some((row) => timeAt(frame, row) > 0)) return [];
+  if (!lines.some((row) => timeAt(row) > 0)) return [];
   const leastNs = whole * LEAST_RATIO;
-  const ordered = isSorted ? hottestFirst(frame, lines) : lines;
+  const ordered = isSorted ? hottestFirst(timeAt, lines) : lines;
   const shown = isSorted
     ? new Set([...ordered.slice(0, MOST_ELSEWHERE), ...kept])
-    : new Set([...chosenIn(frame, lines, leastNs), ...kept]);
-  const outside = rows.filter((row) => Number.isNaN(lineAt(frame, row)) && timeAt(frame, row) > 0);
+    : new Set([...chosenIn(frame, timeAt, lines, leastNs), ...kept]);
+  const outside = rows.filter((row) => Number.isNaN(lineAt(frame, row)) && timeAt(row) > 0);
   return [
-    ...withRests(frame, ordered, shown, whole),
+    ...withRests(timeAt, ordered, shown, whole),
     ...outside.map((row): CodeItem => ({ kind: "line", row })),
-    ...calledFunctions(frame),
+    ...calledFunctions(frame, timeAt),
   ];
 }
 
@@ -58,10 +62,10 @@ export function codeRows(frame: Frame): readonly number[] {
 }
 
 /** The hottest functions that the lines call; their time is in the lines. */
-function calledFunctions(frame: Frame): readonly CodeItem[] {
+function calledFunctions(frame: Frame, timeAt: TimeAt): readonly CodeItem[] {
   const rows = rowsOf(frame).filter((row) => isFunction(frame, row));
-  const shown = new Set(hottestFirst(frame, rows).slice(0, MOST_FUNCTIONS));
-  return withRests(frame, rows, shown, Number.POSITIVE_INFINITY);
+  const shown = new Set(hottestFirst(timeAt, rows).slice(0, MOST_FUNCTIONS));
+  return withRests(timeAt, rows, shown, Number.POSITIVE_INFINITY);
 }
 
 /** Whether a row stands for a function that lines call. */
@@ -74,32 +78,38 @@ function isAside(frame: Frame, row: number): boolean {
   return numberAt(frame, "is_fold", row) === 1 || isFunction(frame, row);
 }
 
-function hottestFirst(frame: Frame, rows: readonly number[]): readonly number[] {
-  return rows.toSorted((a, b) => timeAt(frame, b) - timeAt(frame, a));
+function hottestFirst(timeAt: TimeAt, rows: readonly number[]): readonly number[] {
+  return rows.toSorted((a, b) => timeAt(b) - timeAt(a));
 }
 
 /** The hottest lines of the cell, which stands first, and of what is elsewhere. */
-function chosenIn(frame: Frame, lines: readonly number[], leastNs: number): readonly number[] {
+function chosenIn(
+  frame: Frame,
+  timeAt: TimeAt,
+  lines: readonly number[],
+  leastNs: number,
+): readonly number[] {
   const cell = stringAt(frame, "file", lines[0] ?? -1);
   const own = lines.filter((row) => stringAt(frame, "file", row) === cell);
   const elsewhere = lines.filter((row) => stringAt(frame, "file", row) !== cell);
-  const first = own.length <= MOST_WHOLE ? own : hottestIn(frame, own, MOST_LINES, leastNs);
-  return [...first, ...hottestIn(frame, elsewhere, MOST_ELSEWHERE, leastNs)];
+  const first = own.length <= MOST_WHOLE ? own : hottestIn(frame, timeAt, own, MOST_LINES, leastNs);
+  return [...first, ...hottestIn(frame, timeAt, elsewhere, MOST_ELSEWHERE, leastNs)];
 }
 
 /** The hottest lines with those that they stand in, such as a loop, and short gaps between them. */
 function hottestIn(
   frame: Frame,
+  timeAt: TimeAt,
   lines: readonly number[],
   most: number,
   leastNs: number,
 ): readonly number[] {
   const placeOf = new Map(lines.map((row, place) => [row, place]));
   const shown = new Set<number>();
-  for (const row of hottestFirst(frame, lines)) {
+  for (const row of hottestFirst(timeAt, lines)) {
     const around = enclosing(frame, lines, placeOf.get(row) ?? 0);
     const more = [row, ...around].filter((each) => !shown.has(each));
-    if (timeAt(frame, row) < leastNs || shown.size + more.length > most) break;
+    if (timeAt(row) < leastNs || shown.size + more.length > most) break;
     for (const each of more) shown.add(each);
   }
   const places = [...shown].map((row) => placeOf.get(row) ?? 0).toSorted((a, b) => a - b);
@@ -150,7 +160,7 @@ function gapBetween(
 
 /** The shown lines, and between them what is left out. */
 function withRests(
-  frame: Frame,
+  timeAt: TimeAt,
   lines: readonly number[],
   shown: ReadonlySet<number>,
   whole: number,
@@ -165,15 +175,15 @@ function withRests(
     const [only = -1] = left;
     // A line takes no more room than to say that it is left out.
     if (left.length === 1) items.push({ kind: "line", row: only });
-    else if (left.length > 1) items.push(restOf(frame, left, whole));
+    else if (left.length > 1) items.push(restOf(timeAt, left, whole));
     left = [];
     if (row >= 0) items.push({ kind: "line", row });
   }
   return items;
 }
 
-function restOf(frame: Frame, rows: readonly number[], whole: number): CodeItem {
-  const time = rows.reduce((sum, row) => sum + timeAt(frame, row), 0);
-  const row = hottestFirst(frame, rows)[0] ?? -1;
+function restOf(timeAt: TimeAt, rows: readonly number[], whole: number): CodeItem {
+  const time = rows.reduce((sum, row) => sum + timeAt(row), 0);
+  const row = hottestFirst(timeAt, rows)[0] ?? -1;
   return { kind: "rest", row, count: rows.length, ratio: time / whole };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { fitCrumbs } from "./crumbs";
+import { fitCrumbs, toldOf } from "./crumbs";
 
 const PATH = ["all", "Qwen2Model", "Qwen2DecoderLayer", "aten::linear"];
 
@@ -25,5 +25,20 @@ describe("fitCrumbs", () => {
   it("shortens a single part, before which nothing is left out", () => {
     expect(fitCrumbs(["all"], 2)).toEqual({ hidden: 0, texts: [expect.any(String)] });
     expect(fitCrumbs(["all"], 3)).toEqual({ hidden: 0, texts: ["all"] });
+  });
+});
+
+describe("what is said of a path", () => {
+  const isOwn = (row: number) => row < 40;
+
+  it("is the last of the user's boxes and the last of all, with a mark for what is left out", () => {
+    expect(toldOf([10, 20, 30, 50, 60], isOwn, 2)).toEqual([null, 20, 30, null, 60]);
+    expect(toldOf([10, 20, 50], isOwn, 2)).toEqual([10, 20, 50]);
+    expect(toldOf([50, 10], isOwn, 2)).toEqual([null, 10]);
+  });
+
+  it("is its end where none of it is the user's", () => {
+    expect(toldOf([50, 60, 70], isOwn, 2)).toEqual([null, 60, 70]);
+    expect(toldOf([50], isOwn, 2)).toEqual([50]);
   });
 });

@@ -29,6 +29,20 @@ export function fitCrumbs(names: readonly string[], room: number): Crumbs {
   return { hidden: names.length - shown.length, texts: shown };
 }
 
+/** What is said of a path: the rows to name, with null for those that are left out between them. */
+export function toldOf(
+  path: readonly number[],
+  isOwn: (row: number) => boolean,
+  most: number,
+): readonly (number | null)[] {
+  const own = path.filter(isOwn).slice(-most);
+  const told = new Set(own.length > 0 ? [...own, ...path.slice(-1)] : path.slice(-most));
+  return path.flatMap((row, at) => {
+    if (!told.has(row)) return [];
+    return at === 0 || told.has(path[at - 1] ?? -1) ? [row] : [null, row];
+  });
+}
+
 function widthOf(texts: readonly string[]): number {
   return texts.reduce((sum, text) => sum + text.length + BETWEEN_CHARS, -BETWEEN_CHARS);
 }

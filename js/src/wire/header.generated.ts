@@ -51,10 +51,13 @@ export type CodeHeader = Checked<typeof codeHeader>;
 /**
  * What limits the speed, the line to look at if one is known, and what speaks against it, the
  * gravest first.
+ *
+ * `text` is the sentence that says so, and `more` what follows it.
  */
 export const verdictHeader = record({
   title: text,
   text: listOf(spanHeader),
+  more: listOf(spanHeader),
   code: orNull(codeHeader),
   doubts: listOf(text),
 });
@@ -476,14 +479,16 @@ export type RunHeader = Checked<typeof runHeader>;
 /**
  * The change from an earlier run to this one, which the tab Compare shows above its views.
  *
- * `numbers` are the step times with the interval of the difference, `runs` those before and after,
- * and each of `settings` has the name of a setting that differs, its value before, and that after.
- * `same` says what is the same where none differs.
+ * `numbers` are the step times with the interval of the difference, `answer` is what changed most,
+ * and `evidence` why that is known or not. `runs` are those before and after, and each of
+ * `settings` has the name of a setting that differs, its value before, and that after. `same` says
+ * what is the same where none differs.
  */
 export const changeHeader = record({
   kind: oneOf("faster", "slower", "unclear"),
   title: text,
   numbers: text,
+  answer: text,
   evidence: text,
   warnings: listOf(text),
   runs: listOf(runHeader),

@@ -97,7 +97,7 @@ def test_why_the_device_waits_is_hatched_and_adds_up_to_its_idle_time_a_step() -
         ("loading data", 15_000, loader),
         ("a call that holds the host", 10_000, "cudaStreamSynchronize"),
         ("launching ops one by one", 8_000, "aten::item"),
-        ("launched work, not yet started", 2_000, "aten::mm"),
+        ("launched work not yet started", 2_000, "aten::mm"),
     ]
     assert (waits.kind, waits.aside) == ("bars", "per step, of 80 µs")
     # Bars of this phase are hatched, as idle times are on the timeline that shows more of them.
@@ -158,6 +158,14 @@ def test_waits_of_the_host_are_named_by_their_call_with_their_line() -> None:
         ("gc.collect", 5_000, "me/train.py:8", "python", ""),
         ("wait", 2_000, "", "idle", ""),
     ]
+
+
+def test_kernels_are_listed_where_the_ops_of_most_work_are_not_known() -> None:
+    step, ops = annotation("ProfilerStep#0", 0, 100), (span("aten::mm", 0, 10), launch(1, 1, correlation=1))
+    for early_us, title, first in ((80, "Kernels", "early"), (30, "Ops", "aten::mm")):
+        work = kernel("early", 2, early_us, correlation=9), kernel("gemm", 2 + early_us, 95 - early_us, correlation=1)
+        found = section(make_trace(step, *ops, *work), title)
+        assert (found.facts[0].label, found.facts[0].view) == (first, title.lower())
 
 
 def test_loading_data_has_a_color_of_its_own() -> None:

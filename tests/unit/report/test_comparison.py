@@ -127,7 +127,7 @@ def test_everything_that_takes_twice_as_long_is_not_put_down_to_interruptions() 
     assert comparison.kind == "unclear"
     # In a typical step, 120 ms more are interruptions.
     assert comparison.change.drift == pytest.approx(2)
-    assert "took 112 % longer in the later run, as on a busier or slower machine" in comparison.evidence
+    assert "took 112 % longer after, as on a busier or slower machine" in comparison.evidence
     assert "interrupt" not in comparison.evidence
 
 
@@ -227,7 +227,7 @@ def test_what_the_machine_changed_is_said_once_and_in_no_column() -> None:
     assert comparison.change.drift == pytest.approx(0.5, rel=0.01)
     changes = [each["name"] for each in views_of(comparison)["compare"]["columns"] if each["is_change"]]  # type: ignore[attr-defined]
     assert changes == ["delta_ns"] == [views_of(comparison)["compare"]["sort_by"]]
-    said = "Ops that both runs call equally often took 50 % less time in the later run. A change of about that size in"
+    said = "Ops that both runs call equally often took 50 % less time after. A change of about that size in"
     assert comparison.evidence.count(said) == 1
 
 
@@ -321,9 +321,7 @@ def test_other_programs_that_left_are_no_change_of_the_code() -> None:
     assert compared(program(mm_us=500), program()).certainty == "sure"
     comparison = compared(busy, quiet)
     assert comparison.kind == "unclear"
-    assert (
-        "other programs used 50 % of its cores during the earlier run, 10 % during the later one" in comparison.evidence
-    )
+    assert "other programs used 50 % of them before, 10 % after" in comparison.evidence
     # What is faster although others came is faster all the more.
     assert compared(with_meta(busy, others_share=0.1), with_meta(quiet, others_share=0.5)).kind == "faster"
     # One thread finds a free core beside them.
@@ -557,6 +555,6 @@ def test_what_only_one_run_recorded_is_one_sentence() -> None:
     more = with_meta(program(), has_shapes=True, has_stacks=True)
     (warning,) = compared(more, program()).warnings
     assert warning == (
-        "Only the earlier run recorded input shapes and Python stacks (--shapes, --stack), which takes time in its "
+        "Only the run before recorded input shapes and Python stacks (--shapes, --stack), which takes time in its "
         "steps. What both recorded is compared."
     )

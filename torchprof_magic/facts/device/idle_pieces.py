@@ -258,7 +258,7 @@ CAUSE_TITLES = {
     "allocation": "memory from the driver",
     "op dispatch": "launching ops one by one",
     "python": "Python between ops",
-    "queued": "launched work, not yet started",
+    "queued": "launched work not yet started",
     "profiler": "the profiler itself",
     "missing": "missing events",
     "unknown": "an unknown reason",

@@ -96,11 +96,10 @@ def change_evidence(change: RunChange) -> str:
 
 def _crowded(change: RunChange, before_share: float, after_share: float) -> str:
     """Return that the machine had fewer cores free for the slower run, which also depends on how many it wanted."""
-    which = "later" if change.after_ns > change.before_ns else "earlier"
+    which = "after" if change.after_ns > change.before_ns else "before"
     return (
-        f"The machine had fewer free cores for the threads of the {which} run, which alone makes its steps longer: "
-        f"other programs used {format_ratio(before_share)} of its cores during the earlier run, "
-        f"{format_ratio(after_share)} during the later one."
+        f"The machine had fewer free cores {which}, which alone makes the steps longer: other programs used "
+        f"{format_ratio(before_share)} of them before, {format_ratio(after_share)} after."
     )
 
 
@@ -121,7 +120,7 @@ def _of_machine(change: RunChange) -> list[str]:
     # Recording more in one run makes its ops longer, too.
     cause = ", as on a busier or slower machine" if drift > 1 and change.same_details else ""
     so = "" if change.basis == "steps" else ". A change of about that size in a table says nothing about that op alone"
-    return [f"Ops that both runs call equally often took {by} in the later run{cause}{so}."]
+    return [f"Ops that both runs call equally often took {by} after{cause}{so}."]
 
 
 def _times(change: RunChange) -> str:
@@ -153,7 +152,7 @@ def _decided(change: RunChange) -> str:
 def _of_work(work: WorkChange) -> str:
     """Return which run does more; how much that is says the title, where the times of the steps count as well."""
     more = "more" if work.difference > 0 else "less"
-    said = f"The later run does {more} than the earlier one: mostly {printable(work.name)}"
+    said = f"A step does {more} after than before: mostly {printable(work.name)}"
     if work.calls_before == work.calls_after:
         return f"{said}."
     return f"{said}, {format_count(work.calls_before)} → {format_count(work.calls_after)} calls per step."

@@ -41,15 +41,15 @@ def warnings_of(before: Trace, after: Trace) -> list[str]:
         found.append("Only one run recorded an accelerator, so device times are not compared.")
     if _machine(metas[0]) != _machine(metas[1]) or _has_other_cpu(*metas):
         found.append("The runs are of different machines or versions of torch.")
-    for which, trace in (("earlier", before), ("later", after)):
+    for which, trace in (("before", before), ("after", after)):
         if is_incomplete(trace):
             lost = launches_without_work(trace)
-            found.append(f"In the {which} run {lost} of the device, so its times are too short.")
+            found.append(f"In the run {which} {lost} of the device, so its times are too short.")
     return found
 
 
 def _details_warning(metas: tuple[Meta, Meta], which: int) -> str:
-    """Return what only one of the runs recorded beyond times, the earlier for 0; empty if that is nothing."""
+    """Return what only one of the runs recorded beyond times, that before for 0; empty if that is nothing."""
     only = [
         (what, flag)
         for name, what, flag in DETAILS
@@ -58,7 +58,7 @@ def _details_warning(metas: tuple[Meta, Meta], which: int) -> str:
     if not only:
         return ""
     return (
-        f"Only the {('earlier', 'later')[which]} run recorded {enumerated([what for what, _ in only])} "
+        f"Only the run {('before', 'after')[which]} recorded {enumerated([what for what, _ in only])} "
         f"({', '.join(flag for _, flag in only)}), which takes time in its steps. What both recorded is compared."
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.counted_steps import CountedSteps, counted_part, counted_steps, has_counted_steps
+from torchprof_magic.facts.counted_steps import CountedSteps, counted_part, counted_steps
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.facts.host.distortion import find_distortion
@@ -331,13 +331,8 @@ def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
 
 
 def counted_time(trace: Trace, start_ns: IntArray, dur_ns: IntArray) -> IntArray:
-    """Return how much of each interval counts, in ns: as in the tables, also what runs between steps or after them.
-
-    Without steps it is what lies in the window of the recording, of which the sentence is then.
-    """
-    if has_counted_steps(trace):
-        return counted_part(trace).cut(start_ns, dur_ns)[1]
-    return _clipped(start_ns, start_ns + dur_ns, counted_steps(trace))
+    """Return how much of each interval counts, in ns: as in the tables, also what runs outside of steps."""
+    return counted_part(trace).cut(start_ns, dur_ns)[1]
 
 
 def _covered(start: IntArray, end: IntArray, chosen: CountedSteps) -> int:

@@ -80,6 +80,8 @@ _NAMES = {
 _DEVICE_KINDS = ("compute", "memory_traffic", "communication")
 # If the short ops of a step take this share of its optimizer's time, a variant with fewer ops is named.
 MOSTLY_SHORT = 0.4
+# Not the point of a number, or of a name.
+_SENTENCE_END = re.compile(r"\.(?=\s|$)")
 # What names of C++ functions look like: template arguments, or parameters that are pointers.
 _SIGNATURE = re.compile(r"\w<|\w\([^)]*\*")
 _FUNCTOR = re.compile(r"(\w+)Functor\b|CUDAFunctor_(\w+)")
@@ -157,6 +159,16 @@ def _in(account: Account, cause: Cause, before: str = ", mostly in ") -> tuple[S
         return ()
     is_kernel = account.device is not None and cause.kind in _DEVICE_KINDS
     return (_plain(before), code(short_name(cause.name), cause.name) if is_kernel else _named(cause.name))
+
+
+def first_sentence(spans: Sequence[Span]) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """Return the pieces of the first sentence, and those of what follows it."""
+    for at, span in enumerate(spans):
+        if not span.style and (end := _SENTENCE_END.search(span.text)):
+            rest = span.text[end.end() :]
+            following = (_plain(rest),) if rest else ()
+            return (*spans[:at], _plain(span.text[: end.end()])), (*following, *spans[at + 1 :])
+    return tuple(spans), ()
 
 
 def line_words(trace: Trace, file: str, line: int | None) -> tuple[Span, ...]:
@@ -247,18 +259,20 @@ def _workers(trace: Trace) -> tuple[Span, ...]:
 
 def _dispatch(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     return (
-        *_idle_for(account, cause, "for op dispatch: the host launches work one op at a time"),
+        *_idle_for(account, cause, "for op dispatch: the host launches ops one by one"),
         _plain(f", {counted(kernels_per_step(trace), 'kernel')}{_each(account)}"),
         *_in(account, cause),
+        _plain("."),
         *_longest(cause),
-        _plain(f". The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),
+        _plain(f" The device is busy {format_ratio(account.busy_ns / max(account.whole_ns, 1))}."),
     )
 
 
 def _longest(cause: Cause) -> tuple[Span, ...]:
     if not cause.longest_name or cause.longest_name == cause.name:
         return ()
-    return (_plain(f"; the longest wait, {format_ns(cause.longest_ns)}, is in "), _named(cause.longest_name))
+    longest = format_ns(cause.longest_ns)
+    return (_plain(f" The longest wait, {longest}, is in "), _named(cause.longest_name), _plain("."))
 
 
 def _python(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -311,7 +325,8 @@ def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]
 
 
 def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
-    operations, kernels = top_operations(trace), top_kernels(trace)
+    operations = top_operations(trace)
+    kernels = top_kernels(trace, most=2 if operations else 3)
     return (
         _plain("The device is busy "),
         amount(account, account.busy_ns),
@@ -357,13 +372,13 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     return [(name, ns / whole) for name, ns in _longest_names(trace, op[op >= 0], ns[op >= 0], most=2)]
 
 
-def top_kernels(trace: Trace) -> list[tuple[str, float]]:
-    """Return the two names with the most device time and their shares, as the tables have; collectives left out."""
+def top_kernels(trace: Trace, *, most: int = 2) -> list[tuple[str, float]]:
+    """Return the names with the most device time and their shares, as the tables have; collectives left out."""
     row = device_rows(trace)
     is_comm = is_named(trace, COLLECTIVE_KERNEL)[row]
     inside = counted_time(trace, *(trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns")))
     whole = max(int(inside.sum()), 1)
-    return [(name, ns / whole) for name, ns in _longest_names(trace, row[~is_comm], inside[~is_comm], most=2)]
+    return [(name, ns / whole) for name, ns in _longest_names(trace, row[~is_comm], inside[~is_comm], most=most)]
 
 
 def _longest_names(trace: Trace, row: IntArray, ns: IntArray, *, most: int) -> list[tuple[str, float]]:

@@ -13,13 +13,14 @@ from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.ops.calls import op_rows, ops_around, ops_in
-from torchprof_magic.facts.shared import device_rows, once_for_the_whole
+from torchprof_magic.facts.shared import device_rows, is_named, once_for_the_whole
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.distinct import codes_of
+from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.shapes import Column, Outline, Table, top_rows
-from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES
+from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.tables.ops.groups import KEYS
 from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, device_ns_of_no_op, is_recursive, ops_by, ops_table
 
@@ -37,6 +38,8 @@ SUMMED = (
 )  # fmt: skip
 _OUTLINE = Outline(id="id", parent="above", open_levels=0)
 _OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
+# Only the work of no op is open at first.
+_OUTLINE_OF_KERNELS = replace(_OUTLINE_WITH_CALLS, open_levels=1, closed="is_closed")
 
 
 @once_for_the_whole
@@ -53,14 +56,23 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
     ops = ops.with_columns(_scope_note())
     ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace, part))
     names = [column.name for column in columns]
+    is_called, is_closed = (pl.col("part") == CALLED).alias("is_called"), (pl.col("kind") != NO_OP).alias("is_closed")
     return Table(
-        frame=ops.select("id", "above", "kind", "note", (pl.col("part") == CALLED).alias("is_called"), *names),
+        frame=ops.select("id", "above", "kind", "note", is_called, is_closed, *names),
         columns=columns,
         sort_by=table.sort_by,
-        outline=_OUTLINE_WITH_CALLS,
+        outline=_OUTLINE_OF_KERNELS if has_mostly_no_op(table.frame) else _OUTLINE_WITH_CALLS,
         device=table.device,
         note="note",
     )
+
+
+def has_mostly_no_op(ops: pl.DataFrame) -> bool:
+    """Return whether the ops of at least half of the device work are not known, so that its kernels say more."""
+    if "self_device_ns" not in ops.columns:
+        return False
+    no_op_ns = ops.filter(pl.col("kind") == NO_OP)["self_device_ns"].sum()
+    return bool(no_op_ns and 2 * no_op_ns >= ops["self_device_ns"].sum())
 
 
 def is_scope() -> pl.Expr:
@@ -264,23 +276,25 @@ def _called_by_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
 
 
 def _kernels_of_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
-    """Return the device work by the name of the op that launched it, and its own name."""
+    """Return the device work by the name of the op that launched it, or of no op, and its own name."""
     work = device_rows(trace)
     start, dur = (trace.events[name].to_numpy()[work] for name in ("start_ns", "dur_ns"))
     touches = part.touches(start, dur)
     work, dur_ns = work[touches], part.cut(start[touches], dur[touches])[1]
     ops = op_rows(trace)
     op = ops_around(trace, ops.nest, origins(trace)[work])
-    known = op >= 0
     events = trace.events
-    row, launched_by = work[known], ops.row[op[known]]
+    around = np.append(ops.row, NO_PARENT)[op]
+    # The ranges of steps are no ops.
+    is_op = (around >= 0) & ~np.append(is_named(trace, STEP_PATTERN), True)[around]
+    launched_by = pl.Series(np.where(is_op, around, 0)).set(pl.Series(~is_op), None)
     frame = pl.DataFrame(
         {
-            "op": events["name"].gather(launched_by).cast(pl.String),
-            "op_kind": events["category"].gather(launched_by).cast(pl.String),
-            "name": events["name"].gather(row).cast(pl.String),
-            "kind": events["category"].gather(row).cast(pl.String),
-            "dur_ns": dur_ns[known],
+            "op": events["name"].gather(launched_by).cast(pl.String).fill_null(UNDER_NO_OP),
+            "op_kind": events["category"].gather(launched_by).cast(pl.String).fill_null(NO_OP),
+            "name": events["name"].gather(work).cast(pl.String),
+            "kind": events["category"].gather(work).cast(pl.String),
+            "dur_ns": dur_ns,
         }
     )
     return frame.group_by("op", "op_kind", "name", "kind").agg(

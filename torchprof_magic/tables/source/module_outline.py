@@ -72,8 +72,8 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     # Work that no module launched is of neither pass.
     halves = [part.column for column in _BOTH for part in column.parts]
     frame = frame.with_columns(pl.when(pl.col("path") != OUTSIDE).then(pl.col(name)).alias(name) for name in halves)
-    columns = _with_both_passes([column for column in table.columns if column.name != "parent"])
-    names = [column.name for column in columns]
+    columns = _with_both_passes([column for column in table.columns if column.name != "parent"], frame)
+    names = dict.fromkeys((*(column.name for column in columns), *(each for each in halves if each in frame.columns)))
     frame = frame.select("id", "above", "is_closed", "is_extra", *names)
     outline = Outline(id="id", parent="above", open_levels=MOST_LEVELS, closed="is_closed", extra="is_extra")
     return Table(frame=frame, columns=columns, outline=outline)
@@ -111,15 +111,19 @@ def _hot_path(shown: list[Row], heat: Column) -> set[object]:
     return path
 
 
-def _with_both_passes(columns: list[Column]) -> tuple[Column, ...]:
-    """Return the columns with the bars of both passes, each before its halves, which are numbers, and own times."""
+def _with_both_passes(columns: list[Column], frame: pl.DataFrame) -> tuple[Column, ...]:
+    """Return the columns with the bars of both passes, each before its halves, which are numbers, and own times.
+
+    Where only the forward pass ran, the bar alone says it all.
+    """
     of_name = {column.name: column for column in columns}
     first = next(at for at, column in enumerate(columns) if column.name == "self_cpu_ns")
     shown: list[Column] = []
     for bar in _BOTH:
         halves = [of_name.pop(part.column) for part in bar.parts if part.column in of_name]
         if halves:
-            shown += [bar, *(replace(half, has_bar=False) for half in halves)]
+            has_both = all(frame[half.name].sum() > 0 for half in halves)
+            shown += [bar, *(replace(half, has_bar=False) for half in halves if has_both)]
     rest = [column for column in columns if column.name in of_name]
     return (*rest[:first], *shown, *rest[first:])
 

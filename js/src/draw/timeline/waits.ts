@@ -1,7 +1,7 @@
 /** Paints what a device waits for, hatched. */
 
 import { cssColor, mix } from "../../base/color";
-import { formatCount, formatNs } from "../../base/format";
+import { formatNs } from "../../base/format";
 import { px } from "../../base/units";
 import type { LaneBand } from "../../layout/lane-bands";
 import { layoutWaits, type WaitBox } from "../../layout/waits";
@@ -10,6 +10,9 @@ import { paintHatch } from "../hatch";
 import { type Brush, fitted, restoreBoxFont, TEXT_PX, type TimelineScene, xOf } from "./scene";
 
 const HATCH_PX = 6;
+const LINE_PX = 14;
+// In less room words say nothing.
+const LEAST_WORDS_PX = 54;
 // What Python calls the cause of waits in which the device may have done what is not in the file.
 const MISSING = "missing events";
 
@@ -76,7 +79,7 @@ function paintWait(brush: Brush, box: WaitBox, top: number, height: number): voi
   labelWait(brush, box, left, top, width, height);
 }
 
-/** What a wait is, and how long, on a plain ground in its middle. */
+/** What a wait is, and how long a single gap, on a plain ground in its middle; what many come to is said elsewhere. */
 function labelWait(
   brush: Brush,
   box: WaitBox,
@@ -86,36 +89,34 @@ function labelWait(
   height: number,
 ): void {
   const { context, scene } = brush;
-  const long =
-    box.gaps > 1 ? `${formatNs(box.ns)} in these ${formatCount(box.gaps)} gaps` : formatNs(box.ns);
-  const what = waitTitle(scene, box);
-  context.font = `600 ${TEXT_PX}px ${scene.colors.uiFont}`;
-  const longWidth = context.measureText(long).width;
-  const shortWidth = context.measureText(formatNs(box.ns)).width;
   const room = width - 8;
-  if (shortWidth > room) {
-    restoreBoxFont(brush);
-    return;
+  const usual = `${TEXT_PX}px ${scene.colors.uiFont}`;
+  context.font = usual;
+  const what = room > LEAST_WORDS_PX ? fitted(context, waitTitle(scene, box), room) : "";
+  const long = box.gaps > 1 ? "" : formatNs(box.ns);
+  const lines = [
+    { text: what, font: usual },
+    { text: long, font: `600 ${usual}` },
+  ].filter(({ text }) => text !== "");
+  const widths = lines.map(({ text, font }) => {
+    context.font = font;
+    return context.measureText(text).width;
+  });
+  const wide = Math.max(0, ...widths);
+  if (wide > 0 && wide <= room) {
+    const ground = lines.length * LINE_PX;
+    const middle = left + width / 2;
+    const from = top + (height - ground) / 2;
+    context.fillStyle = cssColor(scene.colors.background);
+    context.fillRect(middle - wide / 2 - 4, from, wide + 8, ground);
+    context.textAlign = "center";
+    context.fillStyle = cssColor(scene.colors.text);
+    for (const [at, { text, font }] of lines.entries()) {
+      context.font = font;
+      context.fillText(text, middle, from + (at + 0.5) * LINE_PX);
+    }
+    context.textAlign = "left";
   }
-  const second = longWidth <= room ? long : formatNs(box.ns);
-  context.font = `${TEXT_PX}px ${scene.colors.uiFont}`;
-  const first = room > 54 ? fitted(context, what, room) : "";
-  const wide = Math.max(
-    first === "" ? 0 : context.measureText(first).width,
-    longWidth <= room ? longWidth : shortWidth,
-  );
-  const middle = left + width / 2;
-  const lines = first === "" ? 1 : 2;
-  const ground = lines * 14;
-  context.fillStyle = cssColor(scene.colors.background);
-  context.fillRect(middle - wide / 2 - 4, top + (height - ground) / 2, wide + 8, ground);
-  context.textAlign = "center";
-  context.fillStyle = cssColor(scene.colors.text);
-  const y = top + height / 2;
-  if (first !== "") context.fillText(first, middle, y - 7);
-  context.font = `600 ${TEXT_PX}px ${scene.colors.uiFont}`;
-  context.fillText(second, middle, first === "" ? y : y + 7);
-  context.textAlign = "left";
   restoreBoxFont(brush);
 }
 

@@ -26,7 +26,11 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
           {SIGNS[change.kind]} {change.title}
         </h2>
         <p class="tp-change-numbers">{unbroken(change.numbers)}</p>
-        <p>{unbroken(change.evidence)}</p>
+        {change.answer !== "" && <p class="tp-answer">{unbroken(change.answer)}</p>}
+        <details open={report.look.value.isPrinted}>
+          <summary>How sure is that?</summary>
+          <p>{unbroken(change.evidence)}</p>
+        </details>
         {change.warnings.map((warning) => (
           <p key={warning} class="tp-doubt">
             <span class="tp-warning" aria-hidden="true">

@@ -33,6 +33,7 @@ function changeOf(shown: 0 | 1): ChangeHeader {
     kind: "faster",
     title: "20 % faster, sure",
     numbers: "",
+    answer: "",
     evidence: "",
     warnings: [],
     runs: [run(0), run(1)],

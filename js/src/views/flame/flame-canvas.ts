@@ -5,7 +5,7 @@ import { linearScale, type Scale } from "../../base/scale";
 import { px, type Weight } from "../../base/units";
 import type { CanvasSize } from "../../draw/canvas-view";
 import type { Colors } from "../../draw/colors";
-import { type FillTable, FLAME_KERNEL_TONE } from "../../draw/fills";
+import type { FillTable } from "../../draw/fills";
 import { paintFlame, ROW_PX } from "../../draw/flame-painter";
 import { pointOn } from "../../draw/screen-scale";
 import { fitContent } from "../../draw/scrolled-canvas";
@@ -14,7 +14,7 @@ import type { FlameMatches } from "../../layout/flame-search";
 import type { FooterItem } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import { GraphCanvas, type GraphInputs } from "../graph/graph-canvas";
-import { describeBox, weightOf } from "./flame-model";
+import { describeBox, isAwaiting, weightOf } from "./flame-model";
 import { Motion } from "./flame-motion";
 import type { FlameMoves } from "./flame-moves";
 
@@ -22,7 +22,9 @@ type FlameInputs = GraphInputs<FlameMoves, FlameMatches>;
 
 /** Draws a flame graph until `abort`. */
 export class FlameCanvas extends GraphCanvas<Weight, FlameMoves, FlameInputs> {
-  protected override readonly kernelTone = FLAME_KERNEL_TONE;
+  protected override get kernelTone(): number {
+    return this.inputs.moves.model.kernelTone;
+  }
   readonly #boxes = new BoxBuffer();
   readonly #motion = new Motion();
   #weight = "";
@@ -65,11 +67,13 @@ export class FlameCanvas extends GraphCanvas<Weight, FlameMoves, FlameInputs> {
     layoutFlame(model.tree, extent, this.scale(), this.#boxes, moves.top);
     fitContent(this.parts, depthsOf(this.#boxes) * ROW_PX, size);
     const selected = store.selection.value?.name;
+    const weight = weightOf(model, state.weight.value).name;
     const scene = {
       boxes: this.#boxes,
       names: model.names,
       titles: model.titles,
       calls: model.calls,
+      isAwaiting: (row: number) => isAwaiting(model, row, weight),
       steps: model.steps,
       phases: model.phases,
       kinds: model.kinds,

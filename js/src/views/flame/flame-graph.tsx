@@ -8,7 +8,7 @@ import { formatRatio, formatValue, plural } from "../../base/format";
 import { CODE_CHAR_PX, displayName, shortenName } from "../../base/names";
 import { phaseColor, phases } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
-import { fitCrumbs } from "../../layout/crumbs";
+import { fitCrumbs, toldOf } from "../../layout/crumbs";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
 import { hottestPath, pathTo } from "../../layout/flame-tree";
 import { type Frame, wordAt } from "../../wire/frame";
@@ -223,8 +223,18 @@ interface MovesProps {
   readonly moves: FlameMoves;
 }
 
-// The end of a hot path says where the time goes.
+// The end of a hot path says where the time goes, and the last boxes of the user's code where that is called.
 const HOT_NAMES = 2;
+const OWN_KINDS = ["line", "module", "python"];
+
+/** What to say of a path, with … for what is left out. */
+function hotNames({ names, kinds }: FlameModel, path: readonly number[]): string {
+  const isOwn = (row: number) => OWN_KINDS.includes(wordAt(kinds, row));
+  const said = toldOf(path, isOwn, HOT_NAMES).map((row) =>
+    row === null ? "…" : shortenName(displayName(wordAt(names, row)), CRUMB_CHARS),
+  );
+  return said.join(" › ");
+}
 
 /** The path that has most of the weight, as a sentence; a click selects its last box. */
 function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
@@ -237,17 +247,11 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
   const size = (total[last] ?? 0) / weightDivisor(model, weight);
   return (
     <p class="tp-answer" data-tp-hottest={last}>
-      {formatRatio((total[last] ?? 0) / (total[0] || 1))} of {weight.title},{" "}
-      {formatValue(size, weight.unit)}
-      {model.steps > 1 && " per step"}, in{" "}
+      <strong>{formatValue(size, weight.unit)}</strong>
+      {model.steps > 1 && " per step"}, {formatRatio((total[last] ?? 0) / (total[0] || 1))} of all,
+      in{" "}
       <Button class="tp-link" title={names.join(" › ")} onClick={() => moves.select(last)}>
-        <bdi class="tp-code">
-          {names.length > HOT_NAMES && "… › "}
-          {names
-            .slice(-HOT_NAMES)
-            .map((name) => shortenName(name, CRUMB_CHARS))
-            .join(" › ")}
-        </bdi>
+        <bdi class="tp-code">{hotNames(model, path.slice(1))}</bdi>
       </Button>
     </p>
   );
@@ -410,8 +414,15 @@ function FlameLegend({ model, theme }: FlameLegendProps) {
 
 function PhaseLegend({ model, theme }: FlameLegendProps) {
   const seen = useMemo(() => new Set(model.phases.keys), [model]);
-  const shown = phases.filter(({ name }) => seen.has(model.phases.words.indexOf(name)));
-  const entries = shown.map(({ name, title }) => ({ title, color: phaseColor(name, theme) }));
+  const isSeen = (name: string) => seen.has(model.phases.words.indexOf(name));
+  const shown = phases.filter(
+    ({ name }) => isSeen(name) || (name === "waiting" && model.awaits !== null),
+  );
+  const entries = shown.map(({ name, title }) => ({
+    title,
+    phase: name,
+    color: phaseColor(name, theme),
+  }));
   return (
     <>
       <Legend entries={entries} />

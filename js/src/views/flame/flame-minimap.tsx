@@ -3,7 +3,7 @@
 import { MERGED_ROW } from "../../base/boxes";
 import { cssColor } from "../../base/color";
 import type { Weight } from "../../base/units";
-import { FillTable, FLAME_KERNEL_TONE } from "../../draw/fills";
+import { FillTable } from "../../draw/fills";
 import type { MinimapBrush } from "../../draw/minimap";
 import { BoxBuffer, layoutFlame } from "../../layout/flame-layout";
 import type { ReportContext } from "../common/context";
@@ -35,7 +35,7 @@ export function FlameMinimap({ report, moves }: MinimapProps) {
 
 function paintWhole(brush: MinimapBrush<Weight>, { model, extent, top }: FlameMoves): void {
   const { context, size, scale, colors } = brush;
-  const fills = new FillTable(model.phases, model.kinds, colors, FLAME_KERNEL_TONE);
+  const fills = new FillTable(model.phases, model.kinds, colors, model.kernelTone);
   const boxes = layoutFlame(model.tree, extent, scale, new BoxBuffer(), top);
   const levels = Math.max(1, boxes.depthStart.length - 1);
   const rowPx = Math.max(1, Math.min(4, (size.height - 4) / levels));

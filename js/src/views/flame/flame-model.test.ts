@@ -1,5 +1,7 @@
 import { expect, it } from "vitest";
-import { describeWhole } from "./flame-model";
+import { encodeFrame } from "../../../test/encode";
+import { decodeFrame } from "../../wire/decode";
+import { describeWhole, flameModelOf, isAwaiting } from "./flame-model";
 
 const CPU = { name: "cpu_ns", title: "CPU", unit: "ns", share: 1 } as const;
 const DEVICE = { name: "device_ns", title: "Device", unit: "ns", share: 1 } as const;
@@ -55,4 +57,35 @@ it("says of what device time consists that is more than the busy time", () => {
   );
   const same = { ...device, overlap_ns: 0, outside_ns: 90 };
   expect(describeWhole({ ...whole, device: same }, DEVICE)).toBe("mean of 3 steps");
+});
+
+function modelOf(columns: Record<string, readonly number[]>, kinds: readonly string[]) {
+  const numbers = Object.entries(columns).map(
+    ([name, values]) => [name, Float64Array.from(values)] as const,
+  );
+  const decoded = decodeFrame(
+    encodeFrame([
+      ["parent", Int32Array.of(-1, 0, 0)],
+      ["name", ["all", "a", "b"]],
+      ["kind", [...kinds]],
+      ["phase", ["", "backward", "forward"]],
+      ...numbers,
+    ]),
+  );
+  if (!decoded.ok) throw new Error(decoded.message);
+  return flameModelOf(decoded.value, [CPU], String);
+}
+
+it("takes a box for waiting that hardly runs while other threads do", () => {
+  const awaits = { total_cpu_ns: [100, 60, 40], total_awaits_ns: [70, 50, 20] };
+  const model = modelOf(awaits, ["root", "annotation", "annotation"]);
+  expect([0, 1, 2].map((row) => isAwaiting(model, row, "cpu_ns"))).toEqual([false, true, false]);
+  // Their device time is their own.
+  expect(isAwaiting(model, 1, "device_ns")).toBe(false);
+});
+
+it("draws kernels in full where most have no op above them", () => {
+  const device = { total_device_ns: [100, 60, 40] };
+  expect(modelOf(device, ["root", "kernel", "op"]).kernelTone).toBe(1);
+  expect(modelOf(device, ["root", "op", "kernel"]).kernelTone).toBeLessThan(1);
 });

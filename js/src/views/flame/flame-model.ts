@@ -5,7 +5,14 @@ import { formatNs, formatRatio, formatValue, plural } from "../../base/format";
 import { keptBy, keptPer } from "../../base/kept";
 import { displayName } from "../../base/names";
 import type { TwoRuns } from "../../draw/change-painter";
-import { buildExtent, buildTree, type FlameExtent, type FlameTree } from "../../layout/flame-tree";
+import { FLAME_KERNEL_TONE } from "../../draw/fills";
+import {
+  buildExtent,
+  buildTree,
+  childrenOf,
+  type FlameExtent,
+  type FlameTree,
+} from "../../layout/flame-tree";
 import type { FooterItem } from "../../state/store";
 import {
   type Frame,
@@ -41,6 +48,8 @@ export interface FlameModel {
   readonly threads: readonly HostThread[];
   /** Of what its device time consists. */
   readonly device: DeviceTime | null;
+  /** How much hue kernels have: all of it where no ops stand above them. */
+  readonly kernelTone: number;
   /** By how many steps the numbers are divided; the boxes are in proportion all the same. */
   readonly steps: number;
   /** What each box has of the runs that are compared; null for the tree of one run. */
@@ -77,6 +86,7 @@ function createFlameModel(
     phases: textOf(frame, "phase"),
     kinds: textOf(frame, "kind"),
     weights,
+    kernelTone: hasBareKernels(frame, tree) ? 1 : FLAME_KERNEL_TONE,
     steps: isChange ? 1 : steps,
     recorded: isChange ? 1 : recorded,
     threads,
@@ -86,6 +96,18 @@ function createFlameModel(
       : null,
     extent: keptBy(String, (weight) => buildExtent(tree, numbersOf(frame, `total_${weight}`))),
   };
+}
+
+// Of the device time.
+const BARE_SHARE = 0.5;
+
+/** Whether most device time is in kernels that no op launched. */
+function hasBareKernels(frame: Frame, tree: FlameTree): boolean {
+  if (!frame.columns.has("total_device_ns")) return false;
+  const kinds = textOf(frame, "kind");
+  const bare = [...childrenOf(tree, 0)].filter((row) => wordAt(kinds, row) === "kernel");
+  const sum = bare.reduce((all, row) => all + numberAt(frame, "total_device_ns", row), 0);
+  return sum > BARE_SHARE * numberAt(frame, "total_device_ns", 0);
 }
 
 const MOST_THREADS = 2;
@@ -136,6 +158,15 @@ export function weightDivisor({ steps }: FlameModel, { share }: WeightHeader): n
   return Math.max(steps * share, 1);
 }
 
+// A box that runs less than the rest of it is drawn as waiting.
+const AWAITING_SHARE = 0.75;
+
+/** Whether the host time of a box is waiting for other threads, whose boxes have it, too. */
+export function isAwaiting({ frame, awaits }: FlameModel, row: number, weight: string): boolean {
+  if (awaits === null || row === 0 || weight !== "cpu_ns") return false;
+  return (awaits[row] ?? 0) > AWAITING_SHARE * numberAt(frame, "total_cpu_ns", row);
+}
+
 /** The text of the footer for a box. */
 export function describeBox(model: FlameModel, row: number, weight: WeightHeader): FooterItem {
   const total = numberAt(model.frame, `total_${weight.name}`, row);
@@ -143,6 +174,7 @@ export function describeBox(model: FlameModel, row: number, weight: WeightHeader
   const whole = numberAt(model.frame, `total_${weight.name}`, 0);
   const divisor = weightDivisor(model, weight);
   const parent = numberAt(model.frame, `total_${weight.name}`, model.tree.parent[row] ?? -1);
+  const awaiting = isAwaiting(model, row, weight.name) ? ["waits for other threads"] : [];
   const ofParent = parent > 0 && row > 0 ? [`${formatRatio(total / parent)} of parent`] : [];
   return {
     name: wordAt(model.names, row),
@@ -154,6 +186,7 @@ export function describeBox(model: FlameModel, row: number, weight: WeightHeader
       ...(whole > 0 ? [`${formatRatio(total / whole)} of all`] : []),
       ...ofParent,
       ...callsOf(model, row, weight),
+      ...awaiting,
     ],
   };
 }

@@ -49,7 +49,9 @@ export abstract class GraphCanvas<
   protected drag: Drag | null = null;
   /** How far the pointer may move in a click. */
   protected readonly slackPx: number = 3;
-  protected readonly kernelTone: number = 1;
+  protected get kernelTone(): number {
+    return 1;
+  }
   #colors: Colors | null = null;
   #fills: FillTable | null = null;
   #pointerX: number | null = null;

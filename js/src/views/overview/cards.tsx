@@ -67,6 +67,29 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
   );
 }
 
+// How many are named before the code.
+const MOST_FIRST = 2;
+
+/** The changes with the largest savings, of those that stand at lines further down. */
+export function FirstCards({ report, cards }: Omit<CardsProps, "hasSteps">) {
+  const first = cards
+    .filter(({ card }) => card.saving_ns !== null)
+    .toSorted((one, other) => one.number - other.number)
+    .slice(0, MOST_FIRST);
+  if (first.length === 0) return null;
+  return (
+    <ol class="tp-first-cards">
+      {first.map(({ card, number }) => (
+        <li key={number}>
+          <span class="tp-card-number">{number}</span>
+          <Marked text={card.title} />
+          <Place report={report} card={card} />: <strong>{savingOf(card)}</strong>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
 /** The change of a line, below it: what to write instead, and why. */
 export function Change({ report, card, number }: NumberedCard & WithReport) {
   const fix = card.is_whole ? "" : card.fix || card.title;

@@ -125,6 +125,17 @@ describe("the code on the overview", () => {
     expect(root.querySelector("img")).toBeNull();
   });
 
+  it("is preceded by the two changes that save most, as their lines may be out of sight", async () => {
+    const saving = (saving_ns: number | null, title: string) => ({ ...CARD, saving_ns, title });
+    const cards = [saving(5e6, "First"), saving(2e6, "Second"), saving(null, "Guess")];
+    const root = await show({ cards });
+    expect(textsOf(root, ".tp-first-cards li").map((text) => text.slice(0, 7))).toEqual([
+      "1First ",
+      "2Second",
+    ]);
+    expect(textsOf(root, ".tp-first-cards strong")).toEqual(["up to 5 ms", "up to 2 ms"]);
+  });
+
   it("leads from a line to its row in the view of the source", async () => {
     const root = await show();
     [...root.querySelectorAll<HTMLElement>(".tp-line-text")][2]?.click();
@@ -136,7 +147,7 @@ describe("the code on the overview", () => {
 
   it("marks the line that the verdict names, instead of repeating it there", async () => {
     const code = { line: 3, source: "h = layer(h)", spot: "In [4]:3" };
-    const verdict = { title: "Host-bound", text: [], code, doubts: [] };
+    const verdict = { title: "Host-bound", text: [], more: [], code, doubts: [] };
     const root = await show({ header: { verdict } });
     expect(textsOf(root, ".tp-line-named .tp-code")).toEqual(["    h = layer(h)"]);
     expect(root.querySelector(".tp-code-line")).toBeNull();

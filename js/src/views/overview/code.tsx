@@ -42,9 +42,11 @@ export function useCode(
   const { steps, step_ns, verdict } = report.source.header;
   const isPart = latest !== null && range.value !== null && found !== null;
   const columns = gridColumns(view, frame, isPart ? 1 : steps);
-  const column = columns.find(({ header }) => header.name === "cpu_ns");
+  // The time that decides, by which the view of the source is sorted or with which it begins.
+  const main = hueColumn(view, "");
+  const column = columns.find(({ header }) => header.name === main);
   const changes = changesIn(shown, cards);
-  const items = codeItems(frame, new Set(changes.keys()), view.sort_by !== null);
+  const items = codeItems(frame, main, new Set(changes.keys()), view.sort_by !== null);
   if (column === undefined || items.length === 0) return null;
   const each = isPart ? "in this range" : step_ns === null ? "in all" : "per step";
   const spot = verdict.code?.spot;

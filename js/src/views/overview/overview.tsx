@@ -12,7 +12,7 @@ import { Digits, PhaseDot, percent } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
-import { Cards, NoCards, numberedCards } from "./cards";
+import { Cards, FirstCards, NoCards, numberedCards } from "./cards";
 import { CodeSection, useCode } from "./code";
 import { MemoryStrip } from "./memory-strip";
 import { RunStrip } from "./run-strip";
@@ -50,7 +50,9 @@ export function FactsView({ report, view }: FactsProps) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
-      <Verdict report={report} isNamedBelow={code !== null && code.named >= 0} />
+      <Verdict report={report} isNamedBelow={code !== null && code.named >= 0}>
+        <FirstCards report={report} cards={[...placed]} />
+      </Verdict>
       {code !== null && <CodeSection {...code} />}
       {strips.map((section) => sectionOf(report, section))}
       <div class="tp-columns">

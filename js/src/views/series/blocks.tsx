@@ -2,7 +2,7 @@
 
 import { cssColor, parseColor, textOn } from "../../base/color";
 import { columnFormat, formatBytes, formatCount, formatNs, plural } from "../../base/format";
-import { CODE_CHAR_PX, shortenAll } from "../../base/names";
+import { CODE_CHAR_PX, shortenAll, shortenName } from "../../base/names";
 import { categoryColor, type Theme } from "../../base/palette";
 import { type BlockGroup, categoryTitle } from "../../layout/alive";
 import { type Tile, tilesOf } from "../../layout/treemap";
@@ -41,6 +41,42 @@ interface BlocksProps {
   readonly report: ReportContext;
   readonly view: SeriesHeader;
   readonly blocks: Blocks;
+}
+
+// Who holds most, in the sentence above the curve.
+const MOST_HOLDERS = 3;
+const HOLDER_CHARS = 40;
+
+/** Who holds most of what is in use at the listed moment, and how that changes over the recording, as a sentence. */
+export function Holders({
+  lane,
+  blocks: { state, listed, total, groups, rise },
+}: {
+  readonly lane: string;
+  readonly blocks: Blocks;
+}) {
+  if (state !== "ready" || listed === "grown" || groups.length === 0) return null;
+  const holders = groups.slice(0, MOST_HOLDERS);
+  return (
+    <p class="tp-answer" data-tp-holders={total}>
+      {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
+      <strong>{formatBytes(total)}</strong>:{" "}
+      {holders.map(({ title, bytes, place, op }, at) => (
+        <span key={at} title={[title, place].join("\n")}>
+          {at > 0 && ", "}
+          <strong>{formatBytes(bytes)}</strong>{" "}
+          {op === "" ? title : <bdi class="tp-code">{shortenName(title, HOLDER_CHARS)}</bdi>}
+        </span>
+      ))}
+      {rise === null ? "." : `. ${changeText(rise)}`}
+    </p>
+  );
+}
+
+function changeText({ start, end }: Rise): string {
+  const more = end - start;
+  if (more === 0) return "It ends as it began.";
+  return `It ends with ${formatBytes(Math.abs(more))} ${more > 0 ? "more" : "less"} than it began.`;
 }
 
 /** The list beside the curve. */

@@ -22,7 +22,7 @@ import { focusable } from "../common/focusable";
 import { Groupings } from "../common/groupings";
 import { Legend, Segmented, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
-import { BlockList, BlockMap } from "./blocks";
+import { BlockList, BlockMap, Holders } from "./blocks";
 import { actOnSeriesKey, type SeriesCursor } from "./series-keys";
 import { SeriesTable } from "./series-table";
 import { useBlocks } from "./use-blocks";
@@ -56,8 +56,9 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
         <Groupings report={report} view={view} />
         <LaneChoice choice={choice} lanes={lanes} lane={lane} />
         {series.stacked.length > 1 && <BandChoice isDivided={state.isDivided} />}
-        <span class="tp-tools-note">{note}</span>
+        {blocks.state !== "ready" && <span class="tp-tools-note">{note}</span>}
       </Tools>
+      <Holders lane={lane} blocks={blocks} />
       <div class="tp-series-body">
         <div class="tp-series-main">
           <div

@@ -83,6 +83,7 @@ describe("the tabs", () => {
     const verdict = {
       title: "Rank 7 is late",
       text: [{ text: words, style: "" as const }],
+      more: [],
       code: null,
       doubts: [],
     };

@@ -20,6 +20,27 @@ it("shows every view of the golden report inside the panel", async () => {
   }
 });
 
+it("answers the question of each view in a sentence above it", async () => {
+  report = mount(goldenHost());
+  await settle();
+  const { root } = report;
+  const said: Record<string, string> = {};
+  for (const view of ["timeline", "ops", "flame", "source", "modules", "memory"]) {
+    await openTab(root, view);
+    said[view] = root.querySelector(".tp-answer")?.textContent?.replaceAll("\u00a0", " ") ?? "";
+  }
+  expect(said).toEqual({
+    timeline:
+      "Device 0 waits 50 µs in step 3, in 2 gaps: 35 µs Python between ops, 8 µs launched work not yet started, 7 µs launching ops one by one.",
+    // There is a single op, and the blocks of the memory are not known.
+    ops: "",
+    flame: "35 µs per step, 50 % of all, in … › Net › layers.*: Linear › gemm",
+    source: "Line 2 takes most CPU time, 45 µs per step, then line 1 with 2.50 µs.",
+    modules: "Linear takes 100 % of the modules' own device time.",
+    memory: "",
+  });
+});
+
 it("draws the memory of a lane as a chart that fills its box", async () => {
   report = mount(goldenHost());
   await settle();

@@ -1,7 +1,14 @@
 /** What is selected in a timeline, and what runs in the chosen range. */
 
 import { useSignal } from "@preact/signals";
-import { columnFormat, formatCount, formatNs, formatRatio, plural } from "../../base/format";
+import {
+  columnFormat,
+  formatCount,
+  formatNs,
+  formatRatio,
+  plural,
+  unbroken,
+} from "../../base/format";
 import { displayName, shortenName } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
 import type { Span } from "../../base/scale";
@@ -40,6 +47,8 @@ import {
 } from "./timeline-words";
 
 const NAME_CHARS = 60;
+// Of code on one line of the panel.
+const SIDE_CHARS = 32;
 const MOST_ROWS = 12;
 const MOST_PHASES = 6;
 
@@ -97,13 +106,17 @@ function LongestWaits({ moves, range, onShow }: WaitsProps) {
       </h3>
       <ol class="tp-gaps">
         {found.map((wait) => {
-          const { long, what, where } = waitWords(model, wait);
+          const { long, what, name, where } = waitWords(model, wait);
           return (
             <li key={wait.row}>
               <Button class="tp-link" onClick={() => onShow(model.sliceAt(wait.row))}>
-                <strong>{long}</strong>
-                {what}
+                <strong>{long}</strong> {what}
               </Button>
+              {name !== "" && (
+                <bdi class="tp-code" title={name}>
+                  {shortenName(displayName(name), SIDE_CHARS)}
+                </bdi>
+              )}
               <small>{where}</small>
             </li>
           );
@@ -341,21 +354,46 @@ function HostLine({
   const whole = sums.reduce((sum, { ns }) => sum + ns, 0);
   const isExact = moves.model.merged === null;
   return (
-    <p class="tp-wait-line" data-tp-host={Math.round(whole)}>
-      <strong>
-        What the host does{" "}
-        {range === null ? partTitle(moves.models.overview, moves.span) : "in this range"}
-      </strong>
-      <span>
-        {!isExact && "about "}
-        {formatNs(whole)}
-      </span>
-      {sums.slice(0, MOST_PHASES).map(({ phase, ns }) => (
-        <span key={phase} data-tp-phase={phase}>
-          {phaseTitle(phase)} <strong>{formatNs(ns)}</strong>
-        </span>
-      ))}
+    <p class="tp-answer tp-wait-line" data-tp-host={Math.round(whole)}>
+      The host takes {!isExact && "about "}
+      <strong>{formatNs(whole)}</strong>{" "}
+      {range === null ? partTitle(moves.models.overview, moves.span) : "in this range"}:{" "}
+      <Parts
+        parts={sums.slice(0, MOST_PHASES).map(({ phase, ns }) => ({ what: phaseTitle(phase), ns }))}
+      />
     </p>
+  );
+}
+
+interface PartsProps {
+  readonly parts: readonly {
+    readonly what: string;
+    readonly ns: number;
+    readonly title?: string;
+  }[];
+}
+
+// Parts with less of the whole are added up.
+const LEAST_PART = 0.01;
+
+/** What a time consists of, in words: "145 ms launching ops, 25.6 ms Python between ops and 27.3 µs more". */
+function Parts({ parts }: PartsProps) {
+  const sum = (some: PartsProps["parts"]) => some.reduce((all, { ns }) => all + ns, 0);
+  const least = LEAST_PART * sum(parts);
+  const small = parts.filter(({ ns }) => ns < least);
+  const list = small.map(({ what, ns }) => `${formatNs(ns)} ${what}`).join("\n");
+  return (
+    <>
+      {parts
+        .filter(({ ns }) => ns >= least)
+        .map(({ what, ns, title }, at) => (
+          <span key={what} data-tp-part={what} title={title}>
+            {at > 0 && ", "}
+            <strong>{unbroken(formatNs(ns))}</strong> {what}
+          </span>
+        ))}
+      {small.length > 0 && <span title={list}> and {unbroken(formatNs(sum(small)))} more</span>}.
+    </>
   );
 }
 
@@ -363,7 +401,7 @@ function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
   const [first] = devices;
   if (first === undefined) return null;
   return (
-    <p class="tp-wait-line" data-tp-waits={0} data-tp-exact>
+    <p class="tp-answer tp-wait-line" data-tp-waits={0} data-tp-exact>
       {devices.length === 1 ? first.title : "No device"}{" "}
       {devices.length === 1 ? "is never idle" : "is ever idle"} between its first and its last work.
     </p>
@@ -392,7 +430,7 @@ export function WaitLine({
   const where = range === null ? partTitle(overview, span) : "in this range";
   if (causes.length === 0) {
     return (
-      <p class="tp-wait-line" data-tp-waits={0} data-tp-exact>
+      <p class="tp-answer tp-wait-line" data-tp-waits={0} data-tp-exact>
         {device.title} does not wait {where}.
       </p>
     );
@@ -400,21 +438,17 @@ export function WaitLine({
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   return (
-    <p class="tp-wait-line" data-tp-waits={Math.round(whole)} data-tp-exact={isExact}>
-      <strong>
-        Why {device.title} waits {where}
-      </strong>
-      <span>
-        {!isExact && isFinal && "about "}
-        {formatNs(whole)}
-        {inGaps(causes)}
-      </span>
-      {causes.map(({ cause, ns, count }) => (
-        <span key={cause} data-tp-cause={cause}>
-          {cause}
-          {count > 1 && `, in ${plural(count, "gap")}`} <strong>{formatNs(ns)}</strong>
-        </span>
-      ))}
+    <p class="tp-answer tp-wait-line" data-tp-waits={Math.round(whole)} data-tp-exact={isExact}>
+      {device.title} waits {!isExact && isFinal && "about "}
+      <strong>{formatNs(whole)}</strong> {where}
+      {inGaps(causes)}:{" "}
+      <Parts
+        parts={causes.map(({ cause, ns, count }) => ({
+          what: cause,
+          ns,
+          title: `in ${plural(count, "gap")}`,
+        }))}
+      />
     </p>
   );
 }

@@ -135,9 +135,7 @@ export function askedWaits(sums: readonly LaneSum[]): readonly WaitSum[] {
 /** In how many gaps a device waits: one with several causes is one gap here, and counts at each of its causes. */
 export function inGaps(waits: readonly WaitSum[]): string {
   const gaps = waits[0]?.gaps ?? 0;
-  if (gaps < 2) return "";
-  const ofCauses = waits.reduce((sum, { count }) => sum + count, 0);
-  return `, in ${plural(gaps, "gap")}${ofCauses > gaps ? ", some with several causes" : ""}`;
+  return gaps < 2 ? "" : `, in ${plural(gaps, "gap")}`;
 }
 
 /** The same as a table. */

@@ -188,26 +188,28 @@ function named(model: TimelineModel, row: number): Omit<Detail, "label"> {
   return { value: shortName(model, row), whole: wordAt(model.names, row), isCode: true, row };
 }
 
+// From this share of a cause on its longest wait stands for it.
+const MOSTLY = 0.5;
+
 /**
- * Why a device waits in a gap, and how much of it: "349 ms for work that is done once, 347 ms of it in aten::mm"; and when
- * its main wait is, with the line of the host. `long` is the whole gap.
+ * Why a device waits in a gap: "349 ms" as a whole, "mostly work that is done once", in "cudaLaunchKernel" where most of
+ * that is one wait; and when that is, with the line of the host. The numbers of its parts are in its details.
  */
 export function waitWords(
   model: TimelineModel,
   { row, ns, causeNs, rowNs, isExact }: LongWait,
-): { readonly long: string; readonly what: string; readonly where: string } {
+): {
+  readonly long: string;
+  readonly what: string;
+  readonly name: string;
+  readonly where: string;
+} {
   const [cause, place] = noteParts(model, row);
-  const name = wordAt(model.names, row);
-  const [long, ofCause, ofRow] = [formatNs(ns), formatNs(causeNs), formatNs(rowNs)];
-  const why = ofCause === long ? ` for ${cause}` : `, ${ofCause} of it for ${cause}`;
-  const inside = name === "" ? "" : ` in ${name}`;
-  const one =
-    ofRow === ofCause
-      ? inside
-      : `, ${ofRow} of ${ofCause === long ? "it" : "that"}${inside || " in one piece"}`;
+  const long = formatNs(ns);
   return {
     long: `${isExact ? "" : "≈ "}${long}`,
-    what: `${why}${one}`,
+    what: formatNs(causeNs) === long ? cause : `mostly ${cause}`,
+    name: rowNs >= MOSTLY * causeNs ? wordAt(model.names, row) : "",
     where: [place, whenOf(model, row)].filter(Boolean).join(" · "),
   };
 }

@@ -69,12 +69,12 @@ export function TimelineView({ report, view, frame, flame }: TimelineProps) {
         <LayerChoice moves={moves} />
         <ZoomButtons moves={moves} />
       </Tools>
+      {!isOnlyThreads && <WaitLine moves={moves} range={store.range.value} />}
       <ExcerptNote moves={moves} />
       <div class="tp-timeline-body">
         <div class="tp-timeline-main">
           <TimelineMinimap report={report} moves={moves} />
           <TimelineStage {...stage} />
-          {!isOnlyThreads && <WaitLine moves={moves} range={store.range.value} />}
         </div>
         <TimelinePanel report={report} moves={moves} onShow={(slice) => showFound(slice, null)} />
       </div>

@@ -17,7 +17,8 @@ const MOST_COLUMNS = 24;
 export function VerdictLine({ report }: { readonly report: ReportContext }) {
   const { verdict, views } = report.source.header;
   const bars = stepsOf(report);
-  const words = verdict.text.map(({ text }) => text).join("");
+  const spans = [...verdict.text, ...verdict.more];
+  const words = spans.map(({ text }) => text).join("");
   const isOfRanks = views.some((view) => view.shape === "table" && view.ranks !== null);
   return (
     <section
@@ -26,7 +27,7 @@ export function VerdictLine({ report }: { readonly report: ReportContext }) {
     >
       <p class="tp-verdict" title={[verdict.title, words].filter((part) => part !== "").join(". ")}>
         {verdict.title !== "" && <strong>{verdict.title}. </strong>}
-        {verdict.text.map(renderSpan)}
+        {spans.map(renderSpan)}
       </p>
       {bars.length > 0 && <StepStrip report={report} bars={bars} />}
       {/* A report of ranks has no other place for them. */}

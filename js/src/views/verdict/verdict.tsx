@@ -1,6 +1,7 @@
 /** The verdict as text, with the steps next to it, and a notice above it when data was lost. */
 
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { unbroken } from "../../base/format";
 import { revealIn } from "../../state/store";
 import type { Span } from "../../wire/header";
@@ -12,18 +13,24 @@ interface VerdictProps {
   readonly report: ReportContext;
   /** Whether the line that it names is marked in the code below. */
   readonly isNamedBelow: boolean;
+  /** What follows the words. */
+  readonly children?: ComponentChildren;
 }
 
 /** The verdict on the overview: cause, evidence, the line, and what to doubt, beside the steps. */
-export function Verdict({ report, isNamedBelow }: VerdictProps) {
+export function Verdict({ report, isNamedBelow, children }: VerdictProps) {
   const { verdict } = report.source.header;
   return (
     <section class="tp-verdict tp-verdict-whole" aria-label="Verdict">
       <div class="tp-verdict-words">
         {verdict.title !== "" && <h2>{verdict.title}</h2>}
-        <p>{verdict.text.map(renderSpan)}</p>
+        <p>
+          {verdict.text.map(renderSpan)}
+          <span class="tp-aside">{verdict.more.map(renderSpan)}</span>
+        </p>
         {verdict.code !== null && !isNamedBelow && <Code report={report} code={verdict.code} />}
         <Doubts doubts={verdict.doubts} isPrinted={report.look.value.isPrinted} />
+        {children}
       </div>
       <StepChart report={report} />
     </section>

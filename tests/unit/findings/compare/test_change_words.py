@@ -34,7 +34,7 @@ def test_too_few_steps_give_no_percentage() -> None:
 def test_what_the_machine_changed_is_said_also_of_few_steps_and_of_those_without_the_profiler() -> None:
     unclear = replace(BY_STEPS, kind="unclear", certainty="not sure", basis="", p=0.3, drift=1.4, shown_drift=1.3)
     of_machine = (
-        "Ops that both runs call equally often took 30 % longer in the later run, as on a busier or slower machine. A "
+        "Ops that both runs call equally often took 30 % longer after, as on a busier or slower machine. A "
         "change of about that size in a table says nothing about that op alone."
     )
     for change in (unclear, replace(unclear, certainty="too few steps"), replace(unclear, is_plain=True)):
@@ -54,7 +54,7 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
     assert change_numbers(by_work) == "98 % interval +1 % to +1.50 %"
     evidence = change_evidence(by_work)
     assert evidence.startswith(
-        "The later run does more than the earlier one: mostly aten::mul, 1 → 3 calls per step. Even so, the steps "
+        "A step does more after than before: mostly aten::mul, 1 → 3 calls per step. Even so, the steps "
         "became shorter, 8 ms → 4 ms (−50 %), but they vary too much to be sure of that."
     )
     # How much more the work is says the title alone: 1.25 %, of which 1.26 % would be the work by itself.
@@ -66,10 +66,10 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
 def test_the_run_that_had_fewer_free_cores_is_the_slower_one_whatever_others_used_on_average() -> None:
     busy = replace(BY_STEPS, kind="unclear", certainty="not sure", basis="", p=0.3, others_shares=(0.512, 0.508))
     assert (
-        "The machine had fewer free cores for the threads of the later run, which alone makes its steps longer: other "
-        "programs used 51.2 % of its cores during the earlier run, 50.8 % during the later one."
+        "The machine had fewer free cores after, which alone makes the steps longer: other programs used 51.2 % of "
+        "them before, 50.8 % after."
     ) in change_evidence(busy)
-    assert "threads of the earlier run" in change_evidence(replace(busy, after_ns=7e6))
+    assert "fewer free cores before" in change_evidence(replace(busy, after_ns=7e6))
 
 
 OPS = (

@@ -328,7 +328,7 @@ def test_a_kernel_that_is_a_second_cause_is_short_too_and_the_name_of_an_op_is_n
     events = [span("my::attention<float>", 0, 100), launch(95, 1, correlation=1), kernel(GEMM, 100, 20, correlation=1)]
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 120), *events))
     assert verdict.title == "Bound by launching ops"
-    assert "one op at a time, 1 kernel per step, mostly in attention. The" in short(verdict)
+    assert "launches ops one by one, 1 kernel per step, mostly in attention. The" in short(verdict)
     assert "computation takes 16.7 %, mostly in gemm bf16 128x64 · cutlass nn." in short(verdict)
 
 
@@ -355,8 +355,18 @@ def test_without_steps_no_number_is_called_one_of_a_step() -> None:
     events = [span("aten::mm", 0, 900), launch(890, 5, correlation=1), kernel("gemm", 900, 100, correlation=1)]
     verdict = find_verdict(make_trace(*events))
     assert verdict.title == "Bound by launching ops"
-    assert "launches work one op at a time, 1 kernel, mostly in aten::mm." in str(verdict)
+    assert "launches ops one by one, 1 kernel, mostly in aten::mm." in str(verdict)
     assert "per step" not in str(verdict)
+
+
+def test_shares_of_the_work_are_those_of_the_tables_also_for_work_before_the_first_op() -> None:
+    early = [kernel(name, at, 100, correlation=at + 50) for name, at in (("pre", 0), ("work", 100))]
+    late = [kernel("work", 320, 100, correlation=1), kernel("copy", 420, 80, correlation=2)]
+    trace = make_trace(*early, span("aten::mm", 300, 20), *late)
+    # Of 380 us in all, 180 are in the window that begins with the op.
+    assert "work takes 52.6 % of its work, then pre 26.3 %, then copy 21.1 %." in str(find_verdict(trace))
+    shares = {row["name"]: row["sum_ratio"] for row in Report(trace).kernels.to_dicts()}
+    assert shares == pytest.approx({"work": 200 / 380, "pre": 100 / 380, "copy": 80 / 380})
 
 
 def replays(*kernels: int) -> Trace:

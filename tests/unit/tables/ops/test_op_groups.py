@@ -82,6 +82,18 @@ def test_what_is_below_an_op_has_its_calls_and_its_time() -> None:
     assert (table.outline.aside, table.outline.open_levels) == ("is_called", 0)
 
 
+def test_the_kernels_of_no_op_are_below_their_row_which_is_open_where_they_are_most_of_the_work() -> None:
+    step = annotation("ProfilerStep#1", 0, 300)
+    few, most = (make_trace(step, *LINEAR, kernel("early", 100, us, correlation=99)) for us in (4, 90))
+    for trace, levels in ((few, 0), (most, 1)):
+        outline = ops_view(trace).outline
+        assert outline is not None
+        assert outline.open_levels == levels
+        assert times(ops_view(trace), "calls")["early", UNDER_NO_OP] == (1,)
+    frame = ops_view(most).frame.filter(~pl.col("is_closed"))
+    assert frame.filter(above="")["name"].to_list() == [UNDER_NO_OP]
+
+
 def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_known() -> None:
     trace = make_trace(
         annotation("ProfilerStep#1", 0, 300),
@@ -92,7 +104,7 @@ def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_kno
     table = ops_view(trace)
     assert ops_table(trace).frame.filter(kind=NO_OP)["calls"].to_list() == [0]
     row = table.frame.filter(kind=NO_OP).row(0, named=True)
-    assert {name: value for name, value in row.items() if value is not None} == {
+    assert {name: value for name, value in row.items() if value is not None and name != "is_closed"} == {
         "id": f"={UNDER_NO_OP}\n{NO_OP}",
         "above": "",
         "kind": NO_OP,
@@ -103,7 +115,7 @@ def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_kno
         "total_device_ns": 24_000,
         "on_path_ns": 0,
     }
-    assert table.frame.filter(above=row["id"]).height == 0
+    assert table.frame.filter(above=row["id"])["name"].to_list() == ["in no op", "early"]
 
 
 def test_the_ranges_around_steps_are_no_ops_and_call_none() -> None:

@@ -15,6 +15,7 @@ from torchprof_magic.findings.advice.rules.optimizer import single_tensor_optimi
 from torchprof_magic.findings.advice.rules.precision import autocast, channels_last, odd_half_sizes, tf32_off
 from torchprof_magic.findings.advice.rules.python_loop import python_loop
 from torchprof_magic.findings.advice.rules.recording import profiling_distorts
+from torchprof_magic.findings.advice.rules.sleep import sleeping
 from torchprof_magic.findings.advice.rules.small_kernels import small_kernels
 from torchprof_magic.findings.advice.rules.straggler import straggler
 from torchprof_magic.findings.advice.rules.threads import oversubscribed_threads, undersubscribed_threads
@@ -44,6 +45,13 @@ RULES = (
         "does so itself. The saving is the idle time after the wait, but no more than the wait: that much earlier the "
         "next work would have been launched.",
         _DEVICE,
+    ),
+    Rule(
+        "sleeping",
+        sleeping,
+        "A line sleeps for at least 1 ms of a step, other than in the fetch of a DataLoader. The saving is that time, "
+        "or the part of it in which the device idles.",
+        "a live run, or stacks",
     ),
     Rule(
         "python_loop",

@@ -104,10 +104,10 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         rule="single_tensor_optimizer",
         title="Let the optimizer update all parameters at once",
         fix=f"`torch.optim.{updates.name}(..., fused=True)`",
-        evidence=f"`{updates.name}.step` takes {cost_words(trace, cost)}{_fastest(cost, now_ns * scale)} "
-        f"for {format_count(ops)} ops, one parameter after the other. Fused, about {format_ns(fused_ns * scale)}: "
-        f"{format_ns(fixed_ns * scale)} for the call, and {format_ratio(updates.fused_share)} of the "
-        f"{format_ns(usual.ops_ns * scale)} of the ops, as each tensor is read and written once.",
+        evidence=f"`{updates.name}.step` calls {format_count(ops)} ops, one parameter after the other, which takes "
+        f"{cost_words(trace, cost)}{_fastest(cost, now_ns * scale)}. Fused it would take about "
+        f"{format_ns(fused_ns * scale)}: {format_ns(fixed_ns * scale)} for the call, and "
+        f"{format_ratio(updates.fused_share)} of the {format_ns(usual.ops_ns * scale)} that the ops take.",
         file=file,
         line=line,
         op=f"Optimizer.step#{updates.name}.step",
@@ -120,10 +120,10 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
 
 
 def _fastest(cost: Cost, fastest_ns: float) -> str:
-    """Return how long something takes where nothing interrupts it, if that is less, with a comma that ends it."""
+    """Return how long something takes where nothing interrupts it, if that is less."""
     fastest = format_ns(fastest_ns)
     is_less = fastest_ns < cost.ns and format_ns(cost.ns) != fastest
-    return f", {fastest} of it at its fastest," if is_less else "," * bool(cost.of_it)
+    return f", or {fastest} at its fastest" if is_less else ""
 
 
 def _parameter_ns(trace: Trace) -> int:

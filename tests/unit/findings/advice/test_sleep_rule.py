@@ -1,0 +1,73 @@
+"""Advice on lines that sleep, in two steps of 100 ms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+from support import Event, annotation, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.findings.advice import Advice
+from torchprof_magic.findings.advice.rules.sleep import sleeping
+from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
+from torchprof_magic.report.trace_report import Report
+
+STEPS = (annotation("ProfilerStep#1", 0, 100_000), annotation("ProfilerStep#2", 100_000, 100_000))
+OPS = (span("aten::mm", 0, 10_000), span("aten::mm", 100_000, 10_000))
+BATCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def seen(call: str, *starts_ms: int, events: tuple[Event, ...] = ()) -> Trace:
+    """A trace in which a live run saw a call of line 3 wait for 20 ms at some moments."""
+    rows = [("wait", call, "cell", 3, 0, start * 1_000_000, 20_000_000, 0) for start in starts_ms]
+    waits = pl.DataFrame(rows, schema=FRAME_SCHEMAS["waits"], orient="row")
+    return replace(make_trace(*STEPS, *OPS, *events), waits=waits)
+
+
+def only(trace: Trace) -> Advice:
+    (found,) = sleeping(trace)
+    return found
+
+
+def test_a_line_that_sleeps_in_each_step_is_told_not_to() -> None:
+    found = only(seen("time.sleep", 50, 150))
+    assert (found.file, found.line, found.saving_ns, found.certainty) == ("cell", 3, 20_000_000, "measured")
+    assert found.evidence == "The program sleeps 20 ms per step on this line."
+    assert found in Report(seen("time.sleep", 50, 150)).advice
+
+
+def test_a_sleep_in_one_step_of_two_costs_half_of_it() -> None:
+    assert only(seen("asyncio.sleep", 150)).saving_ns == 10_000_000
+
+
+def test_other_waits_are_no_sleep() -> None:
+    assert sleeping(seen("Queue.get", 50, 150)) == []
+    assert sleeping(seen("oversleep", 50, 150)) == []
+
+
+def test_while_the_device_works_sleeping_costs_nothing() -> None:
+    # Of the 20 ms from 50 ms on the device works for 15; in the other step it idles.
+    work = launch(5_000, 1, correlation=1), kernel("gemm", 5_010, 59_990, correlation=1)
+    found = only(seen("time.sleep", 50, 150, events=work))
+    assert found.saving_ns == 12_500_000
+    assert found.evidence == "The program sleeps 20 ms per step on this line, and the device waits 12.5 ms of it."
+
+
+def test_a_dataset_that_sleeps_is_left_to_the_advice_on_its_loader() -> None:
+    fetches = annotation(BATCH, 45_000, 30_000), annotation(BATCH, 145_000, 30_000)
+    assert sleeping(seen("time.sleep", 50, 150, events=fetches)) == []
+
+
+def test_a_recorded_call_of_sleep_has_the_line_of_its_caller() -> None:
+    calls = [
+        frame(name, start, dur)
+        for at in (50_000, 150_000)
+        for name, start, dur in (("/home/me/train.py(7): rest", at, 20_000), ("<built-in function sleep>", at, 20_000))
+    ]
+    found = only(make_trace(*STEPS, *OPS, *calls))
+    assert (found.file, found.line, found.saving_ns) == ("/home/me/train.py", 7, 20_000_000)
+
+
+def test_less_than_a_ms_per_step_is_not_worth_a_word() -> None:
+    calls = [frame("<built-in function sleep>", at, 900) for at in (50_000, 150_000)]
+    assert sleeping(make_trace(*STEPS, *OPS, *calls)) == []

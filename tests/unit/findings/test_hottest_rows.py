@@ -1,0 +1,109 @@
+"""The sentence above a table names the rows with the most time, with the numbers that the table shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import annotation, frame, kernel, launch, make_trace, span
+
+import torchprof_magic as tp
+from torchprof_magic.facts.time_range import TimeRange
+from torchprof_magic.model.shapes import Table
+from torchprof_magic.model.trace import Trace
+from torchprof_magic.model.units import format_ns
+from torchprof_magic.report.analysis import Analysis
+from torchprof_magic.report.views import VIEWS
+
+STEPS = annotation("ProfilerStep#0", 0, 100), annotation("ProfilerStep#1", 100, 100)
+OPS = span("aten::mm", 0, 30), span("aten::add", 40, 10), span("aten::mm", 100, 40), span("aten::add", 150, 10)
+
+
+def answer(trace: Trace, view: str = "ops") -> str:
+    table = Analysis(trace)[view]
+    assert isinstance(table, Table)
+    return table.answer
+
+
+def test_the_two_largest_are_named_with_their_times_per_step() -> None:
+    assert answer(make_trace(*STEPS, *OPS)) == (
+        "`aten::mm` takes most self CPU time, 35 µs per step, then `aten::add` with 10 µs."
+    )
+
+
+def test_without_steps_times_are_of_all_and_in_a_range_of_that() -> None:
+    trace = make_trace(*OPS)
+    assert answer(trace) == "`aten::mm` takes most self CPU time, 70 µs, then `aten::add` with 20 µs."
+    (ops,) = (view for view in VIEWS if view.name == "ops")
+    assert ops.build is not None
+    table = ops.build(trace, part=TimeRange(0, 60_000))
+    assert isinstance(table, Table)
+    said = "`aten::mm` takes most self CPU time, 30 µs in this range, then `aten::add` with 10 µs."
+    assert table.answer == said
+
+
+def test_a_scope_is_no_op_but_what_it_takes_itself_is_told() -> None:
+    scope = annotation("train", 0, 100)
+    assert answer(make_trace(STEPS[0], scope, span("aten::mm", 0, 30), span("aten::add", 40, 20))) == (
+        "`aten::mm` takes most self CPU time, 30 µs per step, then `aten::add` with 20 µs. The scope `train` takes "
+        "50 µs outside of its ops."
+    )
+
+
+def by_kernels(op_us: int, early_us: int) -> Trace:
+    """A step in which the device works all the time: for an op, and for what was launched before."""
+    return make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 0, 20),
+        launch(1, 1, correlation=1),
+        kernel("early", 2, early_us, correlation=99),
+        kernel("gemm", 2 + early_us, op_us, correlation=1),
+    )
+
+
+def test_work_of_no_op_is_told_where_it_is_more_than_that_of_any() -> None:
+    assert answer(by_kernels(40, 55)) == (
+        "`aten::mm` takes most self device time, 40 µs per step. 55 µs are of work whose op is not in the recording."
+    )
+
+
+def test_where_no_op_is_known_the_kernel_is_named() -> None:
+    early = kernel("early", 2, 95, correlation=99)
+    said = answer(make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 0, 20), early))
+    assert said == "No op of this work is in the recording; by kernel, `early` takes most of it, 95 µs per step."
+    kernels = answer(by_kernels(40, 55), "kernels")
+    assert kernels == "`early` takes most time, 55 µs per step, then `gemm` with 40 µs."
+
+
+def test_a_single_row_needs_no_sentence() -> None:
+    assert answer(make_trace(*STEPS, span("aten::mm", 0, 30))) == ""
+    assert answer(make_trace(*STEPS)) == ""
+
+
+def test_lines_are_called_by_their_files() -> None:
+    stacks = [
+        frame("/home/me/train.py(7): step", 0, 100),
+        frame("/home/me/model.py(21): forward", 10, 70),
+        span("aten::mm", 15, 20),
+    ]
+    trace = make_trace(annotation("ProfilerStep#0", 0, 100), *stacks, with_stack=1)
+    said = "`me/model.py:21` takes most CPU time, 70 µs per step, then `me/train.py:7` with 30 µs."
+    assert answer(trace, "source") == said
+
+
+def test_a_name_cannot_end_the_code_that_it_stands_in() -> None:
+    said = answer(make_trace(*STEPS, span("a`b\u202ec", 0, 30), span("aten::mm", 40, 10)))
+    assert said.startswith("`a'b\\u202ec` takes most")
+
+
+@pytest.mark.parametrize("name", ["02_a100_ddp_rank0of2.json.gz", "03_h100_qwen_stacks_memory.json.gz"])
+def test_the_numbers_are_those_of_the_tables(traces: Path, name: str) -> None:
+    report = tp.load(traces / name)
+    found = Analysis(report.trace)
+    steps = report.steps.height
+    for view, rows, value in (("ops", report.ops.filter(kind="cpu_op"), ""), ("kernels", report.kernels, "sum_ns")):
+        table = found[view]
+        assert isinstance(table, Table)
+        first, second, *_ = rows.sort(value or table.sort_by, descending=True)[value or table.sort_by]
+        assert f", {format_ns(first / steps)} per step, then " in table.answer
+        assert f" with {format_ns(second / steps)}." in table.answer

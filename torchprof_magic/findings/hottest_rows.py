@@ -1,0 +1,150 @@
+"""Which rows of a table take most of the time that decides, in one sentence above it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
+from torchprof_magic.facts.device.kernel_names import kernel_title
+from torchprof_magic.facts.time_range import WHOLE
+from torchprof_magic.findings.deciding_time import opened_on_deciding_time
+from torchprof_magic.findings.verdict.words import cut_name
+from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.units import format_ns, printable
+from torchprof_magic.tables.ops.op_groups import is_scope
+from torchprof_magic.tables.ops.op_table import NO_OP
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.shared import OfPart
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.shapes import Shape
+    from torchprof_magic.model.trace import Trace
+
+# The second is named, too, if it takes at least this part of the first.
+_LEAST_NEXT = 0.05
+# From this share of the time on it is said what the rows with names do not have.
+_LEAST_REST = 0.05
+
+
+def answered(build: OfPart[Shape]) -> OfPart[Shape]:
+    """Return a function that builds the same table, opened on the time that decides, with what takes most of it."""
+
+    @wraps(build)
+    def built(trace: Trace, part: TimeRange = WHOLE) -> Shape:
+        shape = opened_on_deciding_time(trace, build(trace, part=part))
+        return replace(shape, answer=_most_of(trace, shape, part)) if isinstance(shape, Table) else shape
+
+    return built
+
+
+def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
+    """Return the two rows with the most time in words; empty where there is no time, or just one row."""
+    column = _main_column(table)
+    if column is None or table.frame.height == 0:
+        return ""
+    times = _Times(trace, column, part)
+    every = _rows(table).filter(pl.col(column.name) > 0).sort(column.name, descending=True, maintain_order=True)
+    rows = every.filter(~_is_no_row(every))
+    if rows.height == 0:
+        return _of_no_op(table, times)
+    if every.height == 1:
+        return ""
+    name = _name_in(every)
+    first, *others = rows.head(2).to_dicts()
+    said = f"{_begun(name(first))} takes most {_called(column)}, {times.of(first)}{times.each}"
+    if others and others[0][column.name] >= _LEAST_NEXT * first[column.name]:
+        said += f", then {name(others[0])} with {times.of(others[0])}"
+    return f"{said}.{_of_rest(every, times)}"
+
+
+class _Times:
+    """How the times of a column are written: per step, in a range, or in all."""
+
+    def __init__(self, trace: Trace, column: Column, part: TimeRange) -> None:
+        is_range = part not in (WHOLE, counted_part(trace))
+        self.name = column.name
+        self._steps = 1 if is_range else counted_steps(trace).steps
+        self.each = " in this range" if is_range else " per step" if has_counted_steps(trace) else ""
+
+    def of(self, row: dict[str, Any]) -> str:
+        """Return the time of a row."""
+        return format_ns(row[self.name] / self._steps)
+
+
+def _main_column(table: Table) -> Column | None:
+    """Return the column that a table is sorted by, or its first bar in an order of its own; None if that is no time."""
+    if table.sort_by is None:
+        found = next((each for each in table.columns if each.has_bar), None)
+    else:
+        found = next((each for each in table.columns if each.name == table.sort_by), None)
+    return found if found is not None and found.unit == "ns" else None
+
+
+def _rows(table: Table) -> pl.DataFrame:
+    """Return the rows that count: those in no other row, and lines in a run of quiet ones never have any time."""
+    frame = table.frame
+    if "line" in frame.columns:
+        frame = frame.filter(pl.col("line").is_not_null())
+    if table.outline is not None:
+        frame = frame.filter(pl.col(table.outline.parent).fill_null("") == "")
+    return frame
+
+
+def _is_no_row(rows: pl.DataFrame) -> pl.Expr:
+    """Return which rows stand for what has no name of its own: annotations around ops, and work of no op."""
+    if not {"kind", "total_cpu_ns"} <= {*rows.columns}:
+        return pl.lit(value=False)
+    return is_scope() | (pl.col("kind") == NO_OP)
+
+
+def _called(column: Column) -> str:
+    """Return what a column holds: ``self CPU time`` for Self CPU, and ``time`` for Time."""
+    title = column.title if column.title[:2].isupper() else column.title[:1].lower() + column.title[1:]
+    return title if title.endswith("time") else f"{title} time"
+
+
+def _name_in(rows: pl.DataFrame) -> Any:
+    """Return a function that gives the name of a row: a line by its number, and by its file where there are several."""
+    if "line" not in rows.columns:
+        return lambda row: _code(kernel_title(row["name"]) if row["kind"] in DEVICE_CATEGORIES else row["name"])
+    has_one_file = "file" not in rows.columns or rows["file"].n_unique() == 1
+    if has_one_file and (rows["source"].fill_null("") != "").all():
+        return lambda row: f"line {row['line']}"
+    return lambda row: _code(f"{row['file']}:{row['line']}")
+
+
+def _begun(text: str) -> str:
+    """Return a text as the begin of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def _code(name: str) -> str:
+    return f"`{printable(cut_name(name)).replace('`', chr(39))}`"
+
+
+def _of_rest(rows: pl.DataFrame, times: _Times) -> str:
+    """Return what takes more than the first of the rows that have a name of their own."""
+    first = rows.row(0, named=True)
+    if not rows.select(_is_no_row(rows)).to_series()[0]:
+        return ""
+    if first["kind"] == NO_OP:
+        return f" {times.of(first)} are of work whose op is not in the recording."
+    return f" The scope {_code(first['name'])} takes {times.of(first)} outside of its ops."
+
+
+def _of_no_op(table: Table, times: _Times) -> str:
+    """Return the kernel with the most time, where no op has any."""
+    frame = table.frame
+    if "above" not in frame.columns or not {"kind", times.name} <= {*frame.columns}:
+        return ""
+    kernels = frame.filter((pl.col("above") != "") & pl.col("kind").is_in(DEVICE_CATEGORIES))
+    if kernels.height == 0:
+        return ""
+    most = kernels.sort(times.name, descending=True).row(0, named=True)
+    name = _code(kernel_title(most["name"]))
+    return f"No op of this work is in the recording; by kernel, {name} takes most of it, {times.of(most)}{times.each}."
