@@ -85,8 +85,10 @@ describe("shortenAll", () => {
     const node = "ConvolutionBackward0";
     const range = `autograd::engine::evaluate_function: ${node}`;
     expect(shortenAll([range], 30)).toEqual([node]);
-    // 29 characters of its end.
-    expect(shortenAll([range, node], 30)).toEqual(["…unction: ConvolutionBackward0", node]);
+    expect(shortenAll([range, node], 30)).toEqual([`…${node}`, node]);
+    // Also where several are cut: six of the beginning, and four of the end.
+    const others = [range, node, "autograd::engine::evaluate_function: ReluBackward0"];
+    expect(shortenAll(others, 12)).toEqual(["…Convol…ard0", "Convolu…ard0", "ReluBac…ard0"]);
   });
 
   it("shows where long names differ in their middle", () => {

@@ -128,6 +128,7 @@ export function shortenNote(note: string, room: number): string {
 function toldApart(group: readonly string[], room: number): readonly string[] {
   const begin = sharedChars(group);
   const ways = [
+    (name: string) => withoutCommon(name, room),
     (name: string) => cutStart(name, room),
     (name: string) => cutMiddle(name, room),
     (name: string) => cutAround(name, begin, room),
@@ -135,6 +136,12 @@ function toldApart(group: readonly string[], room: number): readonly string[] {
   const differ = (texts: readonly string[]) => new Set(texts).size === group.length;
   const made = ways.map((way) => group.map(way));
   return made.find(differ) ?? made[0] ?? group;
+}
+
+/** A name with a mark in the place of what many names begin with. */
+function withoutCommon(name: string, room: number): string {
+  const rest = name.replace(COMMON, "");
+  return rest === name ? cutMiddle(name, room) : ELLIPSIS + cutMiddle(rest, room - 1);
 }
 
 /** How many characters all names begin with. */

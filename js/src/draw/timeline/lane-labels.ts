@@ -8,6 +8,9 @@ import { busyRatio } from "../../layout/waits";
 import type { SliceLane } from "../../wire/header";
 import { AXIS_PX, type Brush, fitted, LABEL_PX, restoreBoxFont } from "./scene";
 
+// A ring around the canvas that has the focus is left of them.
+const LEFT_PX = 5;
+
 export function paintLabel(brush: Brush, band: LaneBand, top: number): void {
   const { context, scene } = brush;
   const lane = scene.lanes[band.lane];
@@ -25,11 +28,11 @@ export function paintLabel(brush: Brush, band: LaneBand, top: number): void {
   const mark = isMain || kind === "counters" ? (band.isFolded ? "▸ " : "▾ ") : "";
   const second = band.isFolded ? "" : secondLine(brush, band.lane, kind);
   const y = second === "" ? middle : middle - 7;
-  context.fillText(fitted(context, mark + title, scene.gutter - 10), 2, y);
+  context.fillText(fitted(context, mark + title, scene.gutter - 10), LEFT_PX, y);
   if (second !== "") {
     context.font = `${LABEL_PX - 1}px ${scene.colors.uiFont}`;
     context.fillStyle = cssColor(scene.colors.muted);
-    context.fillText(fitted(context, second, scene.gutter - 10), 2, middle + 8);
+    context.fillText(fitted(context, second, scene.gutter - 10), LEFT_PX, middle + 8);
   }
   restoreBoxFont(brush);
 }

@@ -41,8 +41,10 @@ export function paintWaits(brush: Brush, band: LaneBand, top: number): void {
   context.fillStyle = cssColor(mix(scene.colors.background, scene.colors.line, 0.4));
   context.fillRect(scene.gutter, top, size.width, band.height);
   if (waits === null) return;
-  for (const box of layoutWaits(waits, scene.scale)) paintWait(brush, box, top, band.height);
+  const boxes = layoutWaits(waits, scene.scale);
+  for (const box of boxes) paintWait(brush, box, top, band.height);
   markLongest(brush, band, top);
+  for (const box of boxes) labelWait(brush, box, top, band.height);
 }
 
 // Narrower, the mark of the longest wait would be no box.
@@ -59,11 +61,15 @@ function markLongest(brush: Brush, band: LaneBand, top: number): void {
   context.strokeRect(left, top + 1, width, band.height - 2);
 }
 
+/** The part of a box that is in sight. */
+function shownOf({ scene, size }: Brush, { left, width }: WaitBox): [left: number, width: number] {
+  const from = Math.max(scene.gutter, scene.gutter + left);
+  return [from, Math.min(size.width, scene.gutter + left + width) - from];
+}
+
 function paintWait(brush: Brush, box: WaitBox, top: number, height: number): void {
-  const { context, scene, size } = brush;
-  const left = Math.max(scene.gutter, scene.gutter + box.left);
-  const right = Math.min(size.width, scene.gutter + box.left + box.width);
-  const width = right - left;
+  const { context, scene } = brush;
+  const [left, width] = shownOf(brush, box);
   if (box.count > 1) {
     const share = box.ns / Math.max(1, scene.scale.lengthFromPx(px(box.width)));
     const part = Math.max(3, height * Math.min(1, share));
@@ -76,19 +82,12 @@ function paintWait(brush: Brush, box: WaitBox, top: number, height: number): voi
     if (scene.matches?.[box.row] === 1)
       outlineMatch(context, scene.colors, left, top, width - 1, height);
   }
-  labelWait(brush, box, left, top, width, height);
 }
 
 /** What a wait is, and how long a single gap, on a plain ground in its middle; what many come to is said elsewhere. */
-function labelWait(
-  brush: Brush,
-  box: WaitBox,
-  left: number,
-  top: number,
-  width: number,
-  height: number,
-): void {
+function labelWait(brush: Brush, box: WaitBox, top: number, height: number): void {
   const { context, scene } = brush;
+  const [left, width] = shownOf(brush, box);
   const room = width - 8;
   const usual = `${TEXT_PX}px ${scene.colors.uiFont}`;
   context.font = usual;

@@ -1,6 +1,6 @@
 /** What to change: one card for each piece of advice, with its saving and how sure that is. */
 
-import { formatBytes, formatNs } from "../../base/format";
+import { formatBytes, formatNs, unbroken } from "../../base/format";
 import { revealIn, showView } from "../../state/store";
 import type { Card } from "../../wire/header";
 import { Button } from "../common/button";
@@ -83,7 +83,7 @@ export function FirstCards({ report, cards }: Omit<CardsProps, "hasSteps">) {
         <li key={number}>
           <span class="tp-card-number">{number}</span>
           <Marked text={card.title} />
-          <Place report={report} card={card} />: <strong>{savingOf(card)}</strong>
+          <Place report={report} card={card} />: <strong>{unbroken(savingOf(card))}</strong>
         </li>
       ))}
     </ol>

@@ -133,7 +133,7 @@ describe("the code on the overview", () => {
       "1First ",
       "2Second",
     ]);
-    expect(textsOf(root, ".tp-first-cards strong")).toEqual(["up to 5 ms", "up to 2 ms"]);
+    expect(textsOf(root, ".tp-first-cards strong")).toEqual(["up to 5\u00a0ms", "up to 2\u00a0ms"]);
   });
 
   it("leads from a line to its row in the view of the source", async () => {

@@ -95,6 +95,48 @@ describe("the columns that are shown", () => {
     ).toEqual(["name", "device", "cpu"]);
   });
 
+  it("keep what was before and after a change, whose bar gives way", () => {
+    const columns = columnsOf({
+      delta_ns: [-65e6, 1e6],
+      before_ns: [114e6, 1],
+      after_ns: [48e6, 2],
+    });
+    const change = columns.map((each) =>
+      each.header.name === "delta_ns"
+        ? { ...each, header: { ...each.header, is_change: true }, widthPx: each.widthPx + 130 }
+        : each,
+    );
+    const names = (widthPx: number) =>
+      fittingColumns(change, widthPx).map(({ header }) => header.name);
+    expect(names(480)).toEqual(["name", "delta_ns", "before_ns", "after_ns"]);
+    expect(names(300)).toEqual(["name", "delta_ns"]);
+  });
+
+  it("are the lines of code rather than their file, where both have no room", () => {
+    const [, time] = columnsOf({ cpu_ns: [5, 1] });
+    const view = tableHeader("source", {
+      columns: [
+        columnHeader("file", "text", { title: "File" }),
+        columnHeader("source", "code", { title: "Source", is_verbatim: true }),
+      ],
+      sort_by: null,
+    });
+    const long: Column = { ...NAMES, words: ["x = ".repeat(20), "y"] };
+    const frame: Frame = {
+      rows: 2,
+      columns: new Map([
+        ["file", NAMES],
+        ["source", long],
+      ]),
+    };
+    if (time === undefined) throw new Error("no column");
+    const columns = [...gridColumns(view, frame), time];
+    const names = (widthPx: number) =>
+      fittingColumns(columns, widthPx).map(({ header }) => header.name);
+    expect(names(1_000)).toEqual(["file", "source", "cpu_ns"]);
+    expect(names(450)).toEqual(["source", "cpu_ns"]);
+  });
+
   it("keep a column of zeros that the rows are ordered by", () => {
     const columns = columnsOf({ self: [0, 0] });
     expect(fittingColumns(columns, 2_000)).toHaveLength(2);

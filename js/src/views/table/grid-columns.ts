@@ -18,7 +18,7 @@ import {
   wordAt,
 } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
-import { divisorOf, isLine, leadColumn } from "../common/describe";
+import { divisorOf, isFile, isLine, leadColumn } from "../common/describe";
 
 export interface GridColumn {
   readonly header: ColumnHeader;
@@ -48,6 +48,8 @@ export interface GridColumn {
 }
 
 const LEAD_MIN_PX = 210;
+// Of a name beside what it was, and what it is.
+const LEAD_CHANGED_PX = 120;
 // Of a name that stands beside its place.
 const LEAD_BESIDE_PX = 130;
 // Minor columns are hidden before names get narrower than this.
@@ -228,9 +230,11 @@ export function fittingColumns(
     shown.find(({ header }) => header.has_bar);
   const canGo = (column: GridColumn) =>
     !column.isLead && column !== first && chosen.get(column.header.name) !== true;
+  // Where the lines themselves have too little room, their file says less than their text.
+  const isCode = shown.some(({ header, isLead }) => isLead && header.is_verbatim);
   const roomy = withoutLast(
     shown,
-    (each) => canGo(each) && each.header.is_minor,
+    (each) => canGo(each) && (each.header.is_minor || (isCode && isFile(each.header))),
     (rest) => wishedPx(rest) <= widthPx,
   );
   // Places that stand ahead of the names are cut before they go.
@@ -238,7 +242,7 @@ export function fittingColumns(
   const placed = withoutLast(
     roomy,
     (each) => canGo(each) && !each.header.has_bar && shown.indexOf(each) > lead,
-    (rest) => rest.reduce((sum, column) => sum + column.widthPx, 0) <= widthPx,
+    (rest) => rest.reduce((sum, column) => sum + closePx(column, rest), 0) <= widthPx,
   );
   const behind = withoutLast(
     placed,
@@ -272,9 +276,20 @@ export function neededPx(columns: readonly GridColumn[]): number {
   return columns.reduce((sum, column) => sum + leastPx(column, columns), 0);
 }
 
+/** The width of a column before any is hidden: names and bars give way to what was before a change, and what is after it. */
+function closePx(column: GridColumn, columns: readonly GridColumn[]): number {
+  return columns.some(({ header }) => header.is_change) ? leastPx(column, columns) : column.widthPx;
+}
+
 /** The least width of a column: texts are cut before a column is hidden, such as files, and lines beside them. */
 export function leastPx(column: GridColumn, columns: readonly GridColumn[]): number {
-  const { isNumeric, isLead, widthPx } = column;
+  const { header, isNumeric, isLead, widthPx } = column;
+  if (header.is_change) {
+    const barless = widthPx - CHANGE_TRACK_PX - TRACK_GAP_PX;
+    return Math.max(barless, column.title.length * TITLE_CHAR_PX + ARROW_PX + CELL_PAD_PX);
+  }
+  if (isLead && columns.some((each) => each.header.is_change))
+    return Math.min(widthPx, LEAD_CHANGED_PX);
   if (isNumeric || (isLead && column === columns[0])) return widthPx;
   return Math.min(widthPx, isLead ? LEAD_BESIDE_PX : TEXT_MIN_PX);
 }

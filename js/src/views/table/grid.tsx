@@ -302,7 +302,7 @@ function gridStyle(
     const { header, isLead, isNumeric, widthPx } = column;
     const own = widths.get(header.name);
     if (own !== undefined) return `${own}px`;
-    const most = isNumeric ? "0.5fr" : isLead ? "3fr" : `${widthPx}px`;
+    const most = isLead ? "3fr" : isNumeric && !header.is_change ? "0.5fr" : `${widthPx}px`;
     return `minmax(${leastPx(column, columns)}px, ${most})`;
   });
   const needed = neededPx(columns);
