@@ -66,7 +66,8 @@ function shownIn(view: TableHeader): TableHeader {
   const known: readonly string[] = ["name", "phase", ...(COLUMNS[view.name] ?? [])];
   const columns = view.columns.filter(({ name }) => known.includes(name));
   const sort = columns.some(({ name }) => name === view.sort_by) ? view.sort_by : null;
-  return { ...view, columns, outline: null, sort_by: sort };
+  // What takes most of the whole may not do so in the range.
+  return { ...view, columns, outline: null, sort_by: sort, answer: "" };
 }
 
 function tableIn(view: TableHeader, model: TimelineModel, range: Span<Ns>): Made {
