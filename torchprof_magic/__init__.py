@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         TorchProfError,
     )
     from torchprof_magic.profiling import add_metadata, paused, profile, step, steps
-    from torchprof_magic.report import rules
+    from torchprof_magic.report import formulas, rules
     from torchprof_magic.report.comparison import Comparison
     from torchprof_magic.report.trace_report import Report
     from torchprof_magic.trainers import callbacks
@@ -52,6 +52,7 @@ __all__ = [
     "__version__",
     "add_metadata",
     "callbacks",
+    "formulas",
     "last",
     "load",
     "paused",
@@ -79,7 +80,11 @@ _HOMES = {
     "steps": "torchprof_magic.profiling",
     **{name: "torchprof_magic.model.errors" for name in __all__ if name.endswith("Error")},
 }
-_MODULES = {"callbacks": "torchprof_magic.trainers.callbacks", "rules": "torchprof_magic.report.rules"}
+_MODULES = {
+    "callbacks": "torchprof_magic.trainers.callbacks",
+    "formulas": "torchprof_magic.report.formulas",
+    "rules": "torchprof_magic.report.rules",
+}
 last: Report | None
 
 

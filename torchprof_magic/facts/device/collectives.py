@@ -12,6 +12,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.shared import in_category, is_named
+from torchprof_magic.model.dtypes import size_of_type
 from torchprof_magic.model.intervals import NO_PARENT, marked_above, nearest_marked
 from torchprof_magic.model.rows import are_known, frame_of, values_at
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, COLLECTIVE_RANGE, HOST_COLLECTIVE
@@ -37,12 +38,6 @@ KINDS = {
 }
 # Only two ranks take part in these, so their lengths say nothing about the others.
 POINT_TO_POINT = ("send_recv", "send", "recv")
-_SIZES = {
-    "double": 8, "long": 8, "complexfloat": 8, "uint64": 8, "complexdouble": 16, "float": 4, "int": 4, "uint32": 4,
-    "half": 2, "bfloat16": 2, "short": 2, "uint16": 2, "char": 1, "byte": 1, "bool": 1, "signedchar": 1,
-    "unsignedchar": 1, "longint": 8,
-}  # fmt: skip
-_SMALL_FLOATS = "float8"
 MOST_ELEMENTS = 2**53
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "step": pl.Int32,
@@ -161,14 +156,6 @@ def _texts(events: pl.DataFrame, row: IntArray, around: IntArray) -> list[_Text]
     told = [by_op if by_itself is None else by_itself for by_itself, by_op in zip(own, op, strict=True)]
     read = cache(_Text)
     return [read(*each) for each in zip(told, shapes, dtypes, strict=True)]
-
-
-def size_of_type(name: object) -> int:
-    """Return the bytes of an element of a type, as torch or C++ name it; 0 if it is not known."""
-    if not isinstance(name, str):
-        return 0
-    plain = name.lower().removeprefix("c10::").replace(" ", "").replace("_", "")
-    return 1 if plain.startswith(_SMALL_FLOATS) else _SIZES.get(plain, 0)
 
 
 def bytes_of(shapes: str | None, dtypes: str | None) -> int | None:

@@ -1,171 +1,39 @@
 """FLOPs of each op, from the recorded shapes of its inputs.
 
-The formulas are those of ``torch.utils.flop_counter``, written out because reading a trace must not import torch.
+They are those of ``torch.utils.flop_counter``: what the table of formulas counts more has columns of its own.
 """
 
 from __future__ import annotations
 
-import json
-from math import prod
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.graph_work import is_captured, replayed_calls
 from torchprof_magic.facts.ops.calls import op_rows
+from torchprof_magic.facts.ops.formulas import COUNTED, read_inputs, work_of
 from torchprof_magic.facts.shared import ask_event_names, in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.rows import are_known, filled
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, MAX_SUM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
-Dims: TypeAlias = list[int]
 _CALL = ("name", "shapes", "concrete_inputs")
-
-
-class Inputs(NamedTuple):
-    """The inputs of one call, by position: ``shapes`` of tensors, and ``values`` of what is not a tensor, as text."""
-
-    shapes: list[object]
-    values: list[object]
-
-    def dims(self, place: int, count: int | None = None) -> Dims:
-        """Return the dimensions of a tensor; raise ``ValueError`` unless it is one, with ``count`` of them if given."""
-        found = self.shapes[place]
-        if not isinstance(found, list) or not found or not all(type(each) is int and each >= 0 for each in found):
-            raise ValueError(f"input {place} is no tensor")
-        if count is not None and len(found) != count:
-            raise ValueError(f"input {place} has {len(found)} dimensions")
-        return found
-
-    def flags(self, place: int) -> list[bool]:
-        """Return one or several values that are true or false; raise ``ValueError`` for others."""
-        found = self._value(place)
-        each = found if isinstance(found, list) else [found]
-        flags = [flag for flag in each if isinstance(flag, bool)]
-        if len(flags) != len(each):
-            raise ValueError(f"input {place} is not true or false")
-        return flags
-
-    def numbers(self, place: int, count: int) -> Dims:
-        """Return ``count`` whole numbers, of which one may stand for all; raise ``ValueError`` for others."""
-        found = self._value(place)
-        if not isinstance(found, list) or not all(type(each) is int for each in found):
-            raise ValueError(f"input {place} is no list of numbers")
-        if len(found) not in (1, count):
-            raise ValueError(f"input {place} has {len(found)} numbers")
-        return found * count if len(found) == 1 else found
-
-    def _value(self, place: int) -> object:
-        # torch writes them as Python does: [2, 2], False.
-        return json.loads(str(self.values[place]).lower())
-
-
-def _product(left: Dims, right: Dims) -> int:
-    """Return the FLOPs of a product of matrices, or of two batches of them."""
-    *batch, rows, inner = left
-    *other_batch, other_inner, columns = right
-    if batch != other_batch or inner != other_inner:
-        raise ValueError("the inputs do not fit to one another")
-    return prod(batch) * rows * columns * 2 * inner
-
-
-def _matmul(inputs: Inputs, first: int, count: int) -> int:
-    return _product(inputs.dims(first, count), inputs.dims(first + 1, count))
-
-
-def _output_extent(inputs: Inputs, extent: Dims, kernel: Dims) -> Dims:
-    """Return the output of a convolution without its batch and channels."""
-    stride, padding, dilation = (inputs.numbers(place, len(extent)) for place in (3, 4, 5))
-    sizes = zip(extent, kernel, stride, padding, dilation, strict=True)
-    return [(size + 2 * pad - dilate * (taps - 1) - 1) // step + 1 for size, taps, step, pad, dilate in sizes]
-
-
-def _convolution(inputs: Inputs) -> int:
-    """Count each weight once for each point of the output, or of the input if it is transposed."""
-    batch, _, *extent = inputs.dims(0)
-    weight = inputs.dims(1, len(extent) + 2)
-    (is_transposed,) = inputs.flags(6)
-    points = extent if is_transposed else _output_extent(inputs, extent, weight[2:])
-    if min(points, default=0) < 0:
-        raise ValueError("the kernel is larger than the input")
-    return 2 * batch * prod(points) * prod(weight)
-
-
-def _convolution_backward(inputs: Inputs) -> int:
-    """Count the gradients that were asked for: of the input, and of the weight."""
-    batch, channels, *points = inputs.dims(0)
-    input_batch, input_channels, *extent = inputs.dims(1, len(points) + 2)
-    weight = inputs.dims(2, len(points) + 2)
-    (is_transposed,) = inputs.flags(7)
-    needs_input, needs_weight, _ = inputs.flags(10)
-    flops = 0
-    if needs_input:
-        flops += 2 * batch * prod(extent if is_transposed else points) * prod(weight)
-    if needs_weight and is_transposed:
-        flops += 2 * channels * prod(weight[2:]) * input_batch * input_channels * prod(extent)
-    elif needs_weight:
-        flops += 2 * input_channels * prod(weight[2:]) * batch * channels * prod(points)
-    return flops
-
-
-def _attention(inputs: Inputs, first: int) -> tuple[int, int, int, int, int]:
-    """Return the number of heads of a batch, and the sizes of query, key, and of their and the value's features."""
-    query, key, value = (inputs.dims(first + place, 4) for place in range(3))
-    batch, heads, queries, features = query
-    _, shared_heads, keys, values = value
-    if key != [batch, shared_heads, keys, features] or value[0] != batch:
-        raise ValueError("the inputs do not fit to one another")
-    if shared_heads == 0 or heads % shared_heads:
-        raise ValueError("the heads do not fit to one another")
-    return batch * heads, queries, keys, features, values
-
-
-def _attention_forward(inputs: Inputs) -> int:
-    """Count the scores, and their product with the value; a mask saves nothing, as in torch."""
-    heads, queries, keys, features, values = _attention(inputs, 0)
-    return 2 * heads * queries * keys * (features + values)
-
-
-def _attention_backward(inputs: Inputs) -> int:
-    """Count the scores once more, and two products for each of the two of the forward pass."""
-    heads, queries, keys, features, values = _attention(inputs, 1)
-    return 2 * heads * queries * keys * (3 * features + 2 * values)
-
-
-_ATTENTION = "aten::_scaled_dot_product_{}_attention{}"
-FORMULAS: dict[str, Callable[[Inputs], int]] = {
-    "aten::mm": lambda inputs: _matmul(inputs, 0, 2),
-    "aten::addmm": lambda inputs: _matmul(inputs, 1, 2),
-    "aten::bmm": lambda inputs: _matmul(inputs, 0, 3),
-    "aten::baddbmm": lambda inputs: _matmul(inputs, 1, 3),
-    "aten::_scaled_mm": lambda inputs: _matmul(inputs, 0, 2),
-    "aten::convolution": _convolution,
-    "aten::_convolution": _convolution,
-    "aten::convolution_backward": _convolution_backward,
-    **{_ATTENTION.format(kind, ""): _attention_forward for kind in ("efficient", "flash", "cudnn")},
-    **{_ATTENTION.format(kind, "_backward"): _attention_backward for kind in ("efficient", "flash", "cudnn")},
-    # torch's counter lacks those of the CPU, which take the same inputs.
-    "aten::_scaled_dot_product_flash_attention_for_cpu": _attention_forward,
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
-}
+# What torch counts has one table with everything else that ops do.
+FORMULAS = COUNTED
 
 
 def flops_of(name: str, shapes: str, concrete_inputs: str | None = None) -> int | None:
     """Return the FLOPs of one call from what was recorded of its inputs; None if they cannot be told."""
-    try:
-        dims, values = json.loads(shapes), json.loads(concrete_inputs or "[]")
-        flops = FORMULAS[name](Inputs(dims, values)) if isinstance(dims, list) and isinstance(values, list) else -1
-    except (ValueError, LookupError, ArithmeticError, RecursionError):
+    if name not in FORMULAS:
         return None
-    return flops if 0 <= flops <= MAX_SUM else None
+    work = work_of(name, read_inputs(shapes, None, concrete_inputs))
+    return None if work is None else work.counted
 
 
 @once_for_the_whole

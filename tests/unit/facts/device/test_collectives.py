@@ -9,7 +9,8 @@ from made_ranks import device_step
 from support import annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.facts.device.collectives import bytes_of, collectives_of, kind_of, size_of_type
+from torchprof_magic.facts.device.collectives import bytes_of, collectives_of, kind_of
+from torchprof_magic.model.dtypes import size_of_type
 from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:

@@ -1,0 +1,279 @@
+"""Scaled dot product attention: fused kernels of torch and of other packages, flexible and paged."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from torchprof_magic.facts.ops.formulas.inputs import Inputs, Tensor
+from torchprof_magic.facts.ops.formulas.work import Formula, Work, bytes_of, products
+from torchprof_magic.model.serving import requests_of
+
+_GROUP = "Attention"
+_FORWARD_FLOPS = "2 · batch · heads · queries · keys · (features + features of the value)"
+_BACKWARD_FLOPS = (
+    "2 · batch · heads · queries · keys · (3 · features + 2 · features of the value): the scores once more"
+)
+_CAUSAL = "; half with a causal mask, which torch counts whole"
+_FORWARD_MOVES = "query, key, value and output"
+_BACKWARD_MOVES = "query, key, value and the gradient of each; output and its gradient"
+
+
+class _Sizes(NamedTuple):
+    """The number of heads of a batch, and the sizes of query, key, and of their and the value's features."""
+
+    heads: int
+    queries: int
+    keys: int
+    features: int
+    values: int
+
+    @property
+    def scores(self) -> int:
+        return self.heads * self.queries * self.keys
+
+    @property
+    def forward(self) -> int:
+        return 2 * self.scores * (self.features + self.values)
+
+    @property
+    def backward(self) -> int:
+        return 2 * self.scores * (3 * self.features + 2 * self.values)
+
+
+class _Three(NamedTuple):
+    query: Tensor
+    key: Tensor
+    value: Tensor
+
+    @property
+    def out(self) -> Tensor:
+        return Tensor([*self.query.dims[:-1], self.value.dims[-1]], self.query.dtype)
+
+    @property
+    def sizes(self) -> _Sizes:
+        """The sizes of tensors of batch, heads, length and features; key and value may share heads."""
+        batch, heads, queries, features = self.query.dims
+        _, shared_heads, keys, values = self.value.dims
+        if self.key.dims != [batch, shared_heads, keys, features] or self.value.dims[0] != batch:
+            raise ValueError("the inputs do not fit to one another")
+        if shared_heads == 0 or heads % shared_heads:
+            raise ValueError("the heads do not fit to one another")
+        return _Sizes(batch * heads, queries, keys, features, values)
+
+    @property
+    def heads_first(self) -> _Three:
+        """The same for tensors of batch, length, heads and features."""
+        return _Three(*(Tensor([dims[0], dims[2], dims[1], *dims[3:]], dtype) for dims, dtype in self))
+
+    def forward_bytes(self) -> int | None:
+        return bytes_of([*self, self.out])
+
+    def backward_bytes(self) -> int | None:
+        return bytes_of([*self, *self, self.out, self.out])
+
+
+def _three(inputs: Inputs, first: int, count: int = 4) -> _Three:
+    return _Three(*(inputs.tensor(first + place, count) for place in range(3)))
+
+
+def _masked(flops: int, sizes: _Sizes, *, is_causal: bool) -> int:
+    """Return how many FLOPs are needed: a causal mask leaves half of the scores, where queries and keys are as many."""
+    return flops // 2 if is_causal and sizes.queries == sizes.keys else flops
+
+
+def _forward(inputs: Inputs, *, causal: int) -> Work:
+    """Count the scores, and their product with the value; a mask saves nothing in torch's count."""
+    three = _three(inputs, 0)
+    sizes = three.sizes
+    needed = _masked(sizes.forward, sizes, is_causal=inputs.is_true(causal))
+    return products(sizes.forward, three.forward_bytes(), three.query.dtype, needed=needed)
+
+
+def _backward(inputs: Inputs, *, causal: int) -> Work:
+    """Count the scores once more, and two products for each of the two of the forward pass."""
+    three = _three(inputs, 1)
+    sizes = three.sizes
+    needed = _masked(sizes.backward, sizes, is_causal=inputs.is_true(causal))
+    return products(sizes.backward, three.backward_bytes(), three.query.dtype, needed=needed)
+
+
+def _rows_first(
+    inputs: Inputs, *, first: int, causal: int, lengths: int | None = None, is_backward: bool = False
+) -> Work:
+    """Return the work of attention of batch, length, heads and features, or of sequences that follow one another."""
+    if lengths is not None and inputs.operand(lengths) is not None:
+        return _varlen(inputs, first=first, lengths=lengths, causal=causal, is_backward=is_backward)
+    three = _three(inputs, first)
+    sizes = three.heads_first.sizes
+    flops = sizes.backward if is_backward else sizes.forward
+    moved = three.backward_bytes() if is_backward else three.forward_bytes()
+    is_causal = inputs.is_true(causal)
+    return Work(_masked(flops, sizes, is_causal=is_causal), moved, three.query.dtype, is_matrix=True)
+
+
+def _varlen(inputs: Inputs, *, first: int, lengths: int, causal: int, is_backward: bool = False) -> Work:
+    """Return the work of sequences in one tensor, of which only the number is recorded: as if all were as long."""
+    three = _three(inputs, first, 3)
+    (edges,) = inputs.dims(lengths, 1)
+    (queries, heads, features), (keys, _, values) = three.query.dims, three.value.dims
+    sequences = edges - 1
+    if sequences < 1:
+        raise ValueError("there is no sequence")
+    sizes = _Sizes(heads, queries, keys // sequences, features, values)
+    flops = sizes.backward if is_backward else sizes.forward
+    needed = flops // 2 if inputs.is_true(causal) and queries == keys else flops
+    moved = three.backward_bytes() if is_backward else three.forward_bytes()
+    return Work(needed, moved, three.query.dtype, is_matrix=True)
+
+
+def _flexible(inputs: Inputs, *, is_backward: bool) -> Work:
+    """Return the work without a mask, which is not recorded: the least that is known of it is that it can save some."""
+    three = _three(inputs, 0)
+    flops = three.sizes.backward if is_backward else three.sizes.forward
+    moved = three.backward_bytes() if is_backward else three.forward_bytes()
+    return Work(flops, moved, three.query.dtype, is_matrix=True)
+
+
+def _paged(inputs: Inputs) -> Work:
+    """Return the work of requests whose keys lie in pages: their lengths stand in the range around the call."""
+    three = _three(inputs, 0, 3)
+    requests = requests_of(inputs.context)
+    if requests is None or requests.scores is None or requests.keys is None:
+        raise ValueError("no range around the call says how long the requests are")
+    (_, heads, features), (_, shared_heads, values) = three.query.dims, three.value.dims
+    stored = Tensor([requests.keys, shared_heads, features + values], three.key.dtype)
+    return Work(
+        2 * heads * requests.scores * (features + values),
+        bytes_of([three.query, stored, three.out]),
+        three.query.dtype,
+        is_matrix=True,
+    )
+
+
+def _vectors(inputs: Inputs) -> Work:
+    """Return the work of turning pairs of features by their positions: six operations a pair."""
+    turned = [tensor for tensor in inputs.all_tensors() if len(tensor.dims) > 1][:2]
+    if not turned:
+        raise ValueError("there is no query")
+    count = sum(prod(tensor.dims) for tensor in turned)
+    return Work(3 * count, bytes_of([*turned, *turned]), turned[0].dtype)
+
+
+_SDPA = "aten::_scaled_dot_product_{}_attention{}"
+
+
+def _sdpa(kind: str, causal: tuple[int, int]) -> tuple[Formula, Formula]:
+    """Return the rows of one kind of torch's fused attention; ``causal`` is the place of that flag in each."""
+    forward = Formula(
+        group=_GROUP,
+        ops=(_SDPA.format(kind, ""),),
+        flops=_FORWARD_FLOPS + _CAUSAL,
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _forward(inputs, causal=causal[0]),
+        is_counted=True,
+    )
+    back = Formula(
+        group=_GROUP,
+        ops=(_SDPA.format(kind, "_backward"),),
+        flops=_BACKWARD_FLOPS + _CAUSAL,
+        moves=_BACKWARD_MOVES,
+        work=lambda inputs: _backward(inputs, causal=causal[1]),
+        is_counted=True,
+    )
+    return forward, back
+
+
+FORMULAS = (
+    *_sdpa("flash", (4, 11)),
+    *_sdpa("efficient", (6, 11)),
+    *_sdpa("cudnn", (6, 14)),
+    # torch's counter lacks those of the CPU, which take the same inputs.
+    Formula(
+        group=_GROUP,
+        ops=("aten::_scaled_dot_product_flash_attention_for_cpu",),
+        flops=_FORWARD_FLOPS + _CAUSAL,
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _forward(inputs, causal=4),
+        is_counted=True,
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("aten::_scaled_dot_product_flash_attention_for_cpu_backward",),
+        flops=_BACKWARD_FLOPS + _CAUSAL,
+        moves=_BACKWARD_MOVES,
+        work=lambda inputs: _backward(inputs, causal=7),
+        is_counted=True,
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("aten::_flash_attention_forward",),
+        flops=f"{_FORWARD_FLOPS}; half with a causal mask. Sequences in one tensor count as if all were as long",
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _rows_first(inputs, first=0, causal=8, lengths=3),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("flash_attn::_flash_attn_forward", "aiter::_flash_attn_forward", "FlashAttnFunc"),
+        flops=f"{_FORWARD_FLOPS}; half with a causal mask",
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _rows_first(inputs, first=0, causal=5),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("aiter::fmha_v3_fwd", "aiter::mha_fwd"),
+        flops=f"{_FORWARD_FLOPS}; half with a causal mask",
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _rows_first(inputs, first=0, causal=5),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("flash_attn::_flash_attn_backward", "aiter::_flash_attn_backward"),
+        flops=f"{_BACKWARD_FLOPS}; half with a causal mask",
+        moves=_BACKWARD_MOVES,
+        work=lambda inputs: _rows_first(inputs, first=1, causal=11, is_backward=True),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("flash_attn::_flash_attn_varlen_forward",),
+        flops=f"{_FORWARD_FLOPS}, as if all sequences were as long; half with a causal mask",
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _varlen(inputs, first=0, lengths=3, causal=9),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("flash_attn::_flash_attn_varlen_backward",),
+        flops=f"{_BACKWARD_FLOPS}, as if all sequences were as long; half with a causal mask",
+        moves=_BACKWARD_MOVES,
+        work=lambda inputs: _varlen(inputs, first=1, lengths=9, causal=15, is_backward=True),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("triton_tem_fused_flex_attention_backward*",),
+        flops=f"{_BACKWARD_FLOPS}; what a mask saves is not recorded",
+        moves=_BACKWARD_MOVES,
+        work=lambda inputs: _flexible(inputs, is_backward=True),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("triton_tem_fused_flex_attention*", "triton_flex_attention*"),
+        flops=f"{_FORWARD_FLOPS}; what a mask saves is not recorded",
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _flexible(inputs, is_backward=False),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("vllm::unified_attention*", "aiter::mha_batch_prefill"),
+        flops="2 · heads · pairs of a query and a key of one request · (features + features of the value), from the "
+        "lengths in the range around it; half of the pairs among the new tokens of a request",
+        moves="query, output, and the keys and values of all requests",
+        work=_paged,
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("_C::rotary_embedding", "sgl_kernel::rotary_embedding", "vllm::rotary_embedding", "FusedRoPEFunc"),
+        flops="3 an element of query and key",
+        moves="query and key, read and written",
+        work=_vectors,
+    ),
+)
