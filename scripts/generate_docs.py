@@ -18,6 +18,7 @@ from results import OK, REFUSED, read_results
 from torchprof_magic.exporters import EXPORTERS
 from torchprof_magic.facts.counted_steps import OUTLIER_RATIO
 from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.ops.formulas import ALL as ALL_FORMULAS
 from torchprof_magic.findings.advice import CERTAINTY_TEXT, RULES
 from torchprof_magic.findings.verdict.decision import (
     LEAST_CAUSE,
@@ -30,6 +31,8 @@ from torchprof_magic.findings.verdict.decision import (
 from torchprof_magic.ingest import READERS
 from torchprof_magic.jobs.views import VIEWS as RANK_VIEWS
 from torchprof_magic.model import trace
+from torchprof_magic.model.dtypes import KINDS
+from torchprof_magic.model.peaks import PEAKS
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import COLLECTIVE_KERNELS, VENDORS
 from torchprof_magic.options import AUTO, OPTIONS, PRESET_COSTS_US, PRESETS, QUICK
@@ -262,10 +265,18 @@ only possible, and is said with doubt.
 `torch.utils.flop_counter`: products of matrices, convolutions, and scaled dot product attention, forward and backward;
 also that of the CPU, which torch's counter lacks. An op inside another one with known FLOPs has none of its own, so
 sums count each operation once: a linear layer is its `aten::addmm`, a convolution the `aten::convolution` in it. A
-multiplication and an addition are two. A causal mask saves nothing, and what was computed in a compiled kernel, a CUDA
-graph whose capture is not known, or another library is not known. The overview says which share of the time is in ops
-with known FLOPs: of the time of all kernels, copies and fills if a device was recorded, otherwise of the self CPU time
-of all ops. Convolutions also need the values of their other inputs, which older versions of torch did not record.
+multiplication and an addition are two. [formulas.md](formulas.md) lists all formulas. A causal mask saves nothing, and
+what was computed in a compiled kernel, a CUDA graph whose capture is not known, or another library is not known. The
+overview says which share of the time is in ops with known FLOPs: of the time of all kernels, copies and fills if a
+device was recorded, otherwise of the self CPU time of all ops. Convolutions also need the values of their other inputs,
+which older versions of torch did not record.
+
+**Roof.** What ops have to do, in operations and in bytes, stands in [formulas.md](formulas.md), with what devices can
+do at most. At the roof, work takes the longer of two times: that of its operations at the peak of their type, and that
+of its bytes at the bandwidth of the memory. The share of the roof is that time divided by the time that the work took:
+that of its kernels, or without a device that of the op on the host. It can exceed 100 %, where caches hold what counts
+as moved. What is above the roof is what faster kernels could save at most; fewer operations and bytes can save more. Of
+a piece that is cut by a part of the time, so much counts as of its time lies inside.
 
 **Counters.** A trace file can hold values over time: the power, clocks and activity of a device that torch 2.15
 samples, or whatever another program counts. They are kept as the file has them, in its unit. The unit is what stands in
@@ -364,6 +375,43 @@ EXPORTERS_HEAD = """## Files that can be written
 `report.export(path)` and `%torchprof export FILE` choose the format by the ending of the path; if several
 match, the longest one is used. `report.export(path, format=...)` overrides it. A file is written completely or not at
 all.
+"""
+FORMULAS_HEAD = """# What ops have to do
+
+The columns *Operations* and *Moved* of the tables of ops, kernels, modules and lines, and all that is made of them, go
+by the formulas below, from the recorded shapes and types of inputs. A multiplication and an addition are two
+operations. Each tensor is read once and written once, also where caches hold it, so bytes are what has to be moved at
+least. An op that lies in another one with known work has none of its own. The work of a call belongs to its kernels, in
+proportion to their time. Collectives, and copies that leave the memory of a device, have neither: what limits them is
+the way between.
+
+`flops` is what `torch.utils.flop_counter` counts. What it counts differs in two ways from what has to be done: it has
+no elementwise ops, norms and reductions, and a causal mask saves nothing.
+
+An op that is none of torch's is added by its name, for all reports that are made from then on:
+
+```python
+tp.formulas.add(
+    "mylib::fused_mlp",
+    flops=lambda call: 4 * call.shapes[0][0] * call.shapes[1][0] * call.shapes[1][1],
+    is_matrix=True,
+)
+```
+
+`bytes` is a function like `flops`; without it, all tensors count once. `tp.formulas.remove(op)` takes one away, and
+`tp.formulas.known()` lists all.
+"""
+PEAKS_HEAD = """## What devices can do at most
+
+The roof of work is the longer of two times: that of its operations at the peak of their type, and that of its bytes at
+the bandwidth of the memory. Figures are the makers' own, dense, and of one device as torch sees it. A type that units
+for matrices do not know is computed as `f32` by the others. Products of `f32` that the name of their kernel calls TF32
+count as `tf32`. A device that is not in the table has no roof, and the report says so.
+
+`tp.peaks.add("MI300X", bytes_per_s=4.0e12, flops_per_s={"bf16": 6.5e14})` replaces figures of all devices with that
+text in their names, or adds a device; `%config TorchProfMagics.peaks = {"MI300X": {"bytes_per_s": 4.0e12}}` does so
+for all reports. For a CPU, `tp.measure_peak()` measures products of matrices and a copy for about two seconds, and
+keeps what it found on this machine.
 """
 OPTIONS_HEAD = """# Options
 
@@ -643,11 +691,34 @@ def _outcome(outcome: str) -> str:
     return outcome if outcome in {OK, ""} else "**failed**"
 
 
+def formulas() -> str:
+    """Return docs/formulas.md: what every op has to do, and what devices can do at most."""
+    groups = groupby(ALL_FORMULAS, key=lambda formula: formula.group)
+    parts = [FORMULAS_HEAD]
+    for title, found in groups:
+        rows = ((codes(each.ops), each.flops, each.moves) for each in found)
+        parts += [f"## {title}\n", table(("ops", "operations", "bytes of"), rows)]
+    peaks = (
+        (
+            peak.title,
+            ", ".join(f"{kind} {rate:,g}" for kind, rate in peak.matrix.items()),
+            ", ".join(f"{kind} {rate:,g}" for kind, rate in peak.vector.items()),
+            f"{peak.memory:g}",
+            f"{peak.note} [Source]({peak.source})".strip(),
+        )
+        for peak in PEAKS
+    )
+    kinds = ((f"`{kind}`", text) for kind, text in KINDS.items())
+    heads = ("device", "matrices, TFLOP/s", "others, TFLOP/s", "memory, TB/s", "")
+    return "\n".join((*parts, PEAKS_HEAD, table(("type", "meaning"), kinds), table(heads, peaks)))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "docs/advice.md": advice,
     "docs/compatibility.md": compatibility,
     "docs/definitions.md": definitions,
     "docs/formats.md": formats,
+    "docs/formulas.md": formulas,
     "docs/options.md": options,
     "docs/problems.md": problems,
 }

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
         TorchProfError,
     )
     from torchprof_magic.profiling import add_metadata, paused, profile, step, steps
-    from torchprof_magic.report import formulas, rules
+    from torchprof_magic.report import formulas, peaks, rules
     from torchprof_magic.report.comparison import Comparison
+    from torchprof_magic.report.peaks import measure_peak
     from torchprof_magic.report.trace_report import Report
     from torchprof_magic.trainers import callbacks
 
@@ -55,7 +56,9 @@ __all__ = [
     "formulas",
     "last",
     "load",
+    "measure_peak",
     "paused",
+    "peaks",
     "prime",
     "profile",
     "ranks",
@@ -72,6 +75,7 @@ _HOMES = {
     "Report": "torchprof_magic.report.trace_report",
     "add_metadata": "torchprof_magic.profiling",
     "load": "torchprof_magic.loading",
+    "measure_peak": "torchprof_magic.report.peaks",
     "paused": "torchprof_magic.profiling",
     "prime": "torchprof_magic.capture",
     "profile": "torchprof_magic.profiling",
@@ -83,6 +87,7 @@ _HOMES = {
 _MODULES = {
     "callbacks": "torchprof_magic.trainers.callbacks",
     "formulas": "torchprof_magic.report.formulas",
+    "peaks": "torchprof_magic.report.peaks",
     "rules": "torchprof_magic.report.rules",
 }
 last: Report | None

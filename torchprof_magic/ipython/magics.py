@@ -41,7 +41,7 @@ from torchprof_magic.model.errors import TorchProfError
 from torchprof_magic.model.units import print_text
 from torchprof_magic.options import keep_options, profile_options
 from torchprof_magic.render.display import can_be_asked, has_front_end, import_what_shows, show
-from torchprof_magic.report import rules
+from torchprof_magic.report import peaks, rules
 from torchprof_magic.run.conductor import Run
 from torchprof_magic.run.early.reports import EarlyReports
 from torchprof_magic.run.messages import say
@@ -82,6 +82,10 @@ class TorchProfMagics(Magics, FlagDefaults):
         help="Advice: {'mute': [names of rules], 'threshold': least share of a step, 'thresholds': {name: share}}."
     ).tag(config=True)
 
+    peaks = Dict(
+        help="Peaks of devices: {part of the name: {'bytes_per_s': number, 'flops_per_s': {type: number}}}."
+    ).tag(config=True)
+
     def __init__(self, shell: InteractiveShell, **configuration: Any) -> None:
         super().__init__(shell, **configuration)
         self.idle = Idle(shell)
@@ -91,6 +95,15 @@ class TorchProfMagics(Magics, FlagDefaults):
         """Apply what `%config` sets to all reports of this process."""
         try:
             rules.configure(proposal["value"])
+        except TorchProfError as exc:
+            raise TraitError(str(exc)) from None
+        return dict(proposal["value"])
+
+    @validate("peaks")
+    def _check_peaks(self, proposal: dict[str, Any]) -> dict[str, Any]:
+        """Apply what `%config` sets to all reports of this process."""
+        try:
+            peaks.configure(proposal["value"])
         except TorchProfError as exc:
             raise TraitError(str(exc)) from None
         return dict(proposal["value"])

@@ -16,7 +16,7 @@ from torchprof_magic.findings.advice.leak_holders import with_holders
 from torchprof_magic.findings.verdict.decision import Verdict, find_verdict
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.shapes import Card, Facts, Problems, Shape
-from torchprof_magic.report import rules
+from torchprof_magic.report import peaks, rules
 from torchprof_magic.report.views import TABS
 from torchprof_magic.tables.memory.holders import LeakHolders
 
@@ -37,6 +37,7 @@ class Analysis(Mapping[str, Shape]):
     """
 
     def __init__(self, trace: Trace, find_holders: FindHolders | None = None, *, is_corrected: bool = True) -> None:
+        peaks.read_kept()
         self.recorded = trace
         self.trace = believable(trace) if is_corrected else trace
         self.find_holders = find_holders

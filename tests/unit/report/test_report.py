@@ -234,8 +234,11 @@ def test_the_public_names_are_exactly_those_listed() -> None:
         "__version__",
         "add_metadata",
         "callbacks",
+        "formulas",
         "last",
         "load",
+        "measure_peak",
+        "peaks",
     ]
     names += ["paused", "prime", "profile", "ranks", "rules", "step", "steps"]
     assert torchprof_magic.__all__ == dir(torchprof_magic) == sorted([*errors, *names])

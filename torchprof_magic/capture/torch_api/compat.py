@@ -6,11 +6,9 @@ import gc
 import importlib
 import inspect
 import os
-import platform
 import re
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -27,11 +25,12 @@ from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
 from torchprof_magic.capture.torch_api.patching import stand_in
 from torchprof_magic.model.recording import CpuFacts
-from torchprof_magic.system.process.cores import usable_cores
+from torchprof_magic.system.process.cores import cpu_model, usable_cores
 from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
     from types import CodeType
 
     from torch.profiler.profiler import _KinetoProfile  # documented by torch, though its name begins with _
@@ -87,17 +86,7 @@ def cpu_facts() -> CpuFacts:
     except RuntimeError:  # raised where the build cannot ask the CPU
         found = {}
     fast = tuple(name for name in CPU_FEATURES if found.get(name))
-    return CpuFacts(cores=cores, threads=torch.get_num_threads(), features=fast, model=_cpu_model())
-
-
-@cache
-def _cpu_model() -> str:
-    """Return what the maker calls the CPU, or its architecture where the system does not tell."""
-    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return CpuFacts(cores=cores, threads=torch.get_num_threads(), features=fast, model=cpu_model())
 
 
 def make_profiler(options: ProfileOptions, observer: ExecutionTraceObserver | None = None) -> CycleProfile:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 GROUPS = Path("/sys/fs/cgroup")
@@ -23,6 +25,16 @@ def usable_cores() -> int:
     asked = getattr(os, "process_cpu_count", None)  # Python 3.13, with its option ``-X cpu_count``
     allowed = asked() if asked is not None else _by_affinity()
     return max(1, min([allowed or 1, *map(int, _quotas())]))
+
+
+@cache
+def cpu_model() -> str:
+    """Return what the maker calls the CPU, or its architecture where the system does not tell."""
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _by_affinity() -> int:

@@ -19,11 +19,12 @@ from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.intervals import IntArray, union_by
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN, DType
+from torchprof_magic.tables.ops import rates
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-COLUMNS = (
+_OWN_COLUMNS = (
     Column(name="name", title="Kernel", unit="code", definition="Name of the kernel, copy or fill."),
     Column(
         name="phase",
@@ -153,6 +154,8 @@ COLUMNS = (
     ),
     Column(name="kind", title="Kind", unit="text", definition="kernel, memcpy or memset.", is_minor=True),
 )
+_RATES_AT = [column.name for column in _OWN_COLUMNS].index("mean_ns") + 1
+COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 _OF_LAUNCH = ("grid", "block", "registers", "shared_bytes", "occupancy_ratio")
 _TYPES: dict[str, DType] = {
     "name": pl.String,
@@ -167,6 +170,7 @@ _TYPES: dict[str, DType] = {
     "block": pl.String,
     "occupancy_ratio": pl.Float64,
     "tensor_cores": pl.Boolean,
+    **rates.TYPES,
 }
 _SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.Int64) for column in COLUMNS}
 
@@ -196,9 +200,11 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
     work = work.with_columns(
         pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), launching_ops(trace, rows).alias("op")
     )
+    work = work.with_columns(pl.struct("name", "kind").rank("dense").cast(pl.Int64).alias("number") - 1)
     dur, key = pl.col("dur_ns"), ("name", "kind")
     frame = work.group_by(key).agg(
         pl.len().alias("calls"),
+        pl.col("number").first(),
         dur.sum().alias("sum_ns"),
         pl.col("on_path_ns").sum(),
         dur.mean().alias("mean_ns"),
@@ -213,6 +219,7 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
         most = work.group_by(*key, column).agg(dur.sum()).sort("dur_ns", column, descending=[True, False])
         frame = frame.join(most.unique(key, keep="first", maintain_order=True).drop("dur_ns"), on=key)
     frame = frame.join(_unions(work), on=key).join(_launches(work), on=key, how="left")
+    frame = _with_work(trace, frame, rows, work["number"].to_numpy(), part)
     frame = frame.with_columns(
         (pl.col("sum_ns") / pl.col("sum_ns").sum().clip(lower_bound=1)).alias("sum_ratio"),
         pl.when("copies").then("bytes").alias("bytes"),
@@ -229,9 +236,24 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
 
 def _table(frame: pl.DataFrame) -> Table:
     """Return the table without the columns of which nothing is known."""
-    absent = {name for name in (*_OF_LAUNCH, "bytes", "bytes_per_s") if frame[name].null_count() == frame.height}
+    absent = {
+        name
+        for name in (*_OF_LAUNCH, *rates.TYPES, "bytes", "bytes_per_s")
+        if name in frame.columns and frame[name].null_count() == frame.height
+    }
     columns = tuple(column for column in COLUMNS if column.name not in absent)
     return Table(frame=frame, columns=columns, sort_by="sum_ns")
+
+
+def _with_work(trace: Trace, frame: pl.DataFrame, rows: IntArray, number: IntArray, part: TimeRange) -> pl.DataFrame:
+    """Return the kernels with what they did, of those with known work; ``number`` is that of each event's kernel."""
+    number_of_event = np.full(trace.events.height, -1, np.int64)
+    number_of_event[rows] = number
+    sums = rates.work_columns(trace, part, number_of_event, frame.height)
+    if not sums:
+        return frame.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in rates.TYPES.items())
+    known = pl.DataFrame(sums).with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
+    return rates.without_hidden(rates.with_rates(frame.join(known, on="number", how="left")))
 
 
 def _bytes_inside(events: pl.DataFrame, inside_ns: IntArray) -> pl.Series:

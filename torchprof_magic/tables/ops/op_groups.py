@@ -21,8 +21,16 @@ from torchprof_magic.model.distinct import codes_of
 from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.shapes import Column, Outline, Table, top_rows
 from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.tables.ops import rates
 from torchprof_magic.tables.ops.groups import KEYS
-from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, device_ns_of_no_op, is_recursive, ops_by, ops_table
+from torchprof_magic.tables.ops.op_table import (
+    NO_OP,
+    UNDER_NO_OP,
+    device_ns_of_no_op,
+    is_recursive,
+    ops_table,
+    ops_with_sums,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +41,10 @@ if TYPE_CHECKING:
 ITSELF, CALLED, KERNEL = range(3)
 # Columns of which the rows of a group can be added up.
 SUMMED = (
-    "calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "on_path_ns", "flops", "self_cpu_bytes",
+    *("calls", "self_cpu_ns", "self_cpu_ratio", "self_device_ns", "on_path_ns", "flops", "self_cpu_bytes"),
     "self_device_bytes",
-)  # fmt: skip
+    *rates.SUMMED,
+)
 _OUTLINE = Outline(id="id", parent="above", open_levels=0)
 _OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
 # Only the work of no op is open at first.
@@ -99,7 +108,7 @@ def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:
 
 def ops_grouped(trace: Trace, key: str, part: TimeRange = WHOLE) -> Table:
     """Return the ops by one of ``KEYS``: a row for each of its values, and below it the ops."""
-    table = ops_by(trace, key, part=part)
+    table = ops_with_sums(trace, key, part=part)
     values = table.frame[key].cast(pl.String)
     label = values.fill_null(NOT_KNOWN[key])
     if key in ("shapes", "dtypes"):
@@ -108,6 +117,7 @@ def ops_grouped(trace: Trace, key: str, part: TimeRange = WHOLE) -> Table:
     ops = table.frame.with_columns(label.alias("group"))
     summed = [name for name in SUMMED if name in ops.columns]
     groups = ops.group_by("group").agg(_sum_of_known(name) for name in summed).join(_main_phases(ops), on="group")
+    groups = rates.with_rates(groups)
     groups = groups.with_columns(
         pl.col("group").alias("name"), pl.lit("").alias("above"), _holder_id(pl.col("group")), pl.lit(key).alias("kind")
     )

@@ -15,6 +15,7 @@ from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
+from torchprof_magic.facts.ops.roofline import roofline
 from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.facts.sums import sum_by
@@ -24,6 +25,7 @@ from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.tables.critical_path import with_path_in_sight
+from torchprof_magic.tables.ops import rates
 from torchprof_magic.tables.ops.groups import KEYS, Groups, group_labels, group_ops
 from torchprof_magic.tables.steps import of_memory_steps
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
-COLUMNS = (
+_OWN_COLUMNS = (
     Column(name="name", title="Op", unit="code", definition="Name that torch recorded for the op or annotation."),
     Column(
         name="kind",
@@ -199,6 +201,9 @@ COLUMNS = (
         is_minor=True,
     ),
 )
+# What an op did, and how fast, stands beside its time.
+_RATES_AT = [column.name for column in _OWN_COLUMNS].index("flops") + 1
+COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 # The row of device work that belongs to no op, and its kind.
 UNDER_NO_OP = "under no op"
 NO_OP = "no op"
@@ -221,6 +226,12 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WHOLE) ->
 
     Raises ``ValueError`` for a key that is none of ``KEYS``.
     """
+    table = ops_with_sums(trace, *by, stack_n=stack_n, part=part)
+    return replace(table, frame=table.frame.select(column.name for column in table.columns))
+
+
+def ops_with_sums(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WHOLE) -> Table:
+    """Return ``ops_by`` with the columns of which the rates of several rows together are made."""
     if unknown := [key for key in by if key not in KEYS]:
         raise ValueError(f"ops cannot be grouped by {unknown[0]!r}; choose from {', '.join(KEYS)}")
     if stack_n < 1:
@@ -233,7 +244,9 @@ def ops_by(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WHOLE) ->
     fixed = tuple(_without_rank(column, absent) for column in COLUMNS if column.name not in {*absent, *by})
     columns = (*fixed[:2], *(KEYS[key] for key in by), *fixed[2:])
     sort_by = "self_device_ns" if trace.has_device else "self_cpu_ns"
-    frame = frame.select(column.name for column in columns).sort(
+    shown = {column.name for column in columns}
+    hidden = [name for name in rates.SUMMED if name in frame.columns and name not in shown]
+    frame = frame.select(*(column.name for column in columns), *hidden).sort(
         sort_by, "self_cpu_ns", "name", *by, descending=[True, True, False, *(False for _ in by)]
     )
     columns = with_path_in_sight(trace, of_memory_steps(trace, columns))
@@ -256,8 +269,7 @@ def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFra
     row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "python"}
     row |= {"self_device_ns": rest_ns, "total_device_ns": rest_ns}
     row["on_path_ns"] = int(ns_of_ops(trace, op_rows(trace).nest, part)[-1])
-    if "flops" in row:
-        row["flops"] = None
+    row |= {name: None for name in ("flops", *rates.TYPES) if name in row}
     return pl.concat([frame, pl.DataFrame([row], schema=frame.schema)])
 
 
@@ -272,6 +284,7 @@ def _absent(trace: Trace) -> set[str]:
     absent = set() if trace.has_device else set(_DEVICE)
     if not has_flops(trace):
         absent |= {"flops"}
+    absent |= {column.name for column in rates.COLUMNS} - {column.name for column in rates.rate_columns(trace)}
     if trace.memory.height == 0:
         absent |= {"self_cpu_bytes", "self_device_bytes", *_MEMORY}
     elif not (trace.memory["device"] != "cpu").any():
@@ -295,7 +308,7 @@ def _summed(trace: Trace, by: tuple[str, ...], stack_n: int, part: TimeRange) ->
     if part != WHOLE:
         frame = frame.filter(pl.any_horizontal(pl.col("calls", "self_device_ns", "total_device_ns") > 0))
     own = pl.col("self_cpu_ns")
-    return frame.with_columns((own / own.sum().clip(lower_bound=1)).alias("self_cpu_ratio"))
+    return rates.with_rates(frame).with_columns((own / own.sum().clip(lower_bound=1)).alias("self_cpu_ratio"))
 
 
 def _sums(
@@ -325,6 +338,7 @@ def _sums(
     }
     if has_flops(trace):
         sums["flops"] = _flops(trace, all_ops, groups, part)
+    sums |= rates.work_columns(trace, part, _groups_of_work(trace, all_ops, groups), count)
     if trace.memory.height:
         memory = op_allocations(trace, all_ops, part)
         peak = np.zeros(count, np.int64)
@@ -354,6 +368,14 @@ def _spread(group: IntArray, dur_ns: IntArray, count: int) -> dict[str, pl.Serie
     )
     every = pl.DataFrame({"group": np.arange(count)}).join(found, on="group", how="left", maintain_order="left")
     return {each.name: each for each in every.drop("group").fill_null(0)}
+
+
+def _groups_of_work(trace: Trace, ops: OpRows, groups: Groups) -> IntArray:
+    """Return for each event the group of the op that its known work is of, -1 without any."""
+    pieces = roofline(trace)
+    found = np.full(trace.events.height, -1, np.int64)
+    found[pieces.row] = groups.of_op[np.searchsorted(ops.row, pieces.op)]
+    return found
 
 
 def _flops(trace: Trace, ops: OpRows, groups: Groups, part: TimeRange) -> pl.Series:

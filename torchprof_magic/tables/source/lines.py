@@ -12,7 +12,7 @@ from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
 from torchprof_magic.facts.ops.calls import op_rows, ops_in
 from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
-from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, watched_runs
+from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, sites_of_events, watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times
 from torchprof_magic.facts.source.places import call_tree, is_users_file, places_of, places_that_ran
@@ -21,6 +21,7 @@ from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import BarPart, Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.tables.critical_path import with_path_in_sight
+from torchprof_magic.tables.ops import rates
 from torchprof_magic.tables.steps import of_memory_steps
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import DType, Trace
 
-COLUMNS = (
+_OWN_COLUMNS = (
     Column(name="file", title="File", unit="text", definition="File of the line, or the cell."),
     Column(
         name="line",
@@ -152,11 +153,13 @@ COLUMNS = (
         is_sum=True,
     ),
 )
+_RATES_AT = [column.name for column in _OWN_COLUMNS].index("backward_device_ns") + 1
+COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 _TEXT = ("file", "source", "phase")
 SCHEMA: dict[str, DType] = {
     column.name: pl.String if column.name in _TEXT else pl.Int32 if column.name == "line" else pl.Int64
     for column in COLUMNS
-}
+} | {column.name: rates.TYPES[column.name] for column in rates.COLUMNS}
 
 
 # The place of the runs where only the ops of lines are known.
@@ -172,7 +175,7 @@ _OPS = Column(
 # The function in the name of a frame: path(line): function.
 FUNCTION = r"\([0-9]+\): (.+)$"
 CPU_PARTS = ("own_cpu_ns", "backward_cpu_ns", "wait_ns")
-_SHARED = {name: dtype for name, dtype in SCHEMA.items() if name not in ("cpu_ns", "phase", *CPU_PARTS)}
+_SHARED = {name: dtype for name, dtype in SCHEMA.items() if name not in ("cpu_ns", "phase", *CPU_PARTS, *rates.TYPES)}
 
 
 @once_for_the_whole
@@ -190,9 +193,9 @@ def lines_by_phase(trace: Trace, part: TimeRange) -> Table:
     """Return ``lines_table`` with the own time of each line by its phases, in the columns of ``OWN_PHASES``."""
     sites, runs = line_runs(trace)
     if len(runs.site) == 0:
-        table = _table(trace, _with_times(trace, _by_op(trace, part), part))
+        table = _table(trace, _with_times(trace, _without_work(_by_op(trace, part)), part))
         return replace(table, columns=tuple(_OPS if column.name == "hits" else column for column in table.columns))
-    frame = _frame(trace, sites, shares_of(trace, runs, part))
+    frame = _with_work(trace, _frame(trace, sites, shares_of(trace, runs, part)), runs, part)
     if sites is trace.sites:
         frame = frame.filter(pl.Series((sites["kind"] == "line").to_numpy()))
     else:
@@ -214,6 +217,7 @@ def _table(trace: Trace, frame: pl.DataFrame) -> Table:
     absent = set() if trace.has_device else {"device_ns", "backward_device_ns"}
     if not trace.memory.height:
         absent.add("bytes")
+    absent |= {column.name for column in rates.COLUMNS} - {column.name for column in rates.rate_columns(trace)}
     columns = tuple(column for column in COLUMNS if column.name not in absent)
     columns = with_path_in_sight(trace, of_memory_steps(trace, columns))
     return Table(frame=frame, columns=columns, is_sparse=True)
@@ -247,6 +251,19 @@ def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:
         },
         schema=_SHARED,
     )
+
+
+def _with_work(trace: Trace, frame: pl.DataFrame, runs: Runs, part: TimeRange) -> pl.DataFrame:
+    """Return the lines with what they did in both passes, and how fast."""
+    if not rates.has_work(trace):
+        return _without_work(frame)
+    return rates.with_rates(
+        frame.with_columns(*rates.work_columns(trace, part, sites_of_events(trace, runs), runs.sites).values())
+    )
+
+
+def _without_work(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.lit(None, rates.TYPES[column.name]).alias(column.name) for column in rates.COLUMNS)
 
 
 def _functions(trace: Trace) -> tuple[pl.DataFrame, Runs]:

@@ -9,21 +9,23 @@ import polars as pl
 
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.ops.flops import has_flops
+from torchprof_magic.facts.ops.roofline import WorkSums, roofline, sums_of_work
 from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
-from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, times_run, watched_runs
+from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, sites_of_events, times_run, watched_runs
 from torchprof_magic.facts.source.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.facts.source.script_runs import script_runs
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.tables.critical_path import with_path_in_sight
+from torchprof_magic.tables.ops import rates
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.trace import DType, Trace
 
-COLUMNS = (
+_OWN_COLUMNS = (
     Column(
         name="path",
         title="Module",
@@ -161,9 +163,13 @@ COLUMNS = (
         is_minor=True,
     ),
 )
+_RATES_AT = [column.name for column in _OWN_COLUMNS].index("backward_flops") + 1
+COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 _FLOPS = ("flops", "backward_flops")
 _TEXT = ("path", "class_name", "parent", "inputs", "outputs")
-SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else pl.Int64 for column in COLUMNS}
+SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else pl.Int64 for column in COLUMNS} | {
+    column.name: rates.TYPES[column.name] for column in rates.COLUMNS
+}
 # The row of device work that no module launched.
 OUTSIDE = "outside of modules"
 
@@ -219,6 +225,7 @@ def _columns(trace: Trace) -> tuple[Column, ...]:
         set() if known else {"parameters", "bytes", "inputs", "outputs"}
     )
     absent |= set() if has_flops(trace) else set(_FLOPS)
+    absent |= {column.name for column in rates.COLUMNS} - {column.name for column in rates.rate_columns(trace)}
     return with_path_in_sight(trace, tuple(column for column in COLUMNS if column.name not in absent))
 
 
@@ -278,16 +285,29 @@ def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares, runs: Runs, part: 
             "inputs": sites["inputs"].cast(pl.String),
             "outputs": sites["outputs"].cast(pl.String),
         },
-        schema=SCHEMA,
+        schema={name: dtype for name, dtype in SCHEMA.items() if name not in rates.TYPES},
     )
+    frame = _with_work(trace, frame, runs, parent, part)
     has_any = (calls > 0) | _has_any(shares)
     is_there = has_run & (rolled_up(has_any.astype(np.int64), parent, turns) > 0)
     frame = frame[_in_order(parent, is_there)]
     if shares.outside_device_ns:
-        rest = {name: 0 for name in SCHEMA if name not in (*_TEXT, *_FLOPS, "parameters", "bytes")}
+        rest = {name: 0 for name in SCHEMA if name not in (*_TEXT, *_FLOPS, *rates.TYPES, "parameters", "bytes")}
         rest |= {"self_device_ns": shares.outside_device_ns, "device_ns": shares.outside_device_ns}
         frame = pl.concat([frame, pl.DataFrame([{"path": OUTSIDE, "class_name": "", **rest}], schema=SCHEMA)])
     return frame
+
+
+def _with_work(trace: Trace, frame: pl.DataFrame, runs: Runs, parent: IntArray, part: TimeRange) -> pl.DataFrame:
+    """Return the modules with what they did in both passes, with everything inside, and how fast."""
+    if not rates.has_work(trace):
+        absent = (pl.lit(None, rates.TYPES[column.name]).alias(column.name) for column in rates.COLUMNS)
+        return frame.with_columns(absent).select(SCHEMA.keys())
+    sites = sites_of_events(trace, runs)[roofline(trace).row]
+    own, turns = sums_of_work(trace, part, sites, runs.sites), levels(depth_of(parent))
+    whole = WorkSums(*(rolled_up(values, parent, turns) for values in own))
+    sums = rates.series_of(whole)
+    return rates.with_rates(frame.with_columns(*sums.values())).select(SCHEMA.keys())
 
 
 def _has_any(shares: Shares) -> BoolArray:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 _GROUP = "Normalisation and softmax"
 
 
-def _norm(
-    count: Callable[[Inputs, Tensor], int], *, weights: tuple[int, ...]
-) -> Callable[[Inputs], Work]:
+def _norm(count: Callable[[Inputs, Tensor], int], *, weights: tuple[int, ...]) -> Callable[[Inputs], Work]:
     """Return the formula of a norm that has the statistics of ``count`` groups; its output is like its input.
 
     One operation for the mean, three for the variance, two to normalise, and one for the weight and the bias each;

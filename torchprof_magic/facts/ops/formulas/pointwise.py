@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _GROUP = "Elementwise ops, copies and fills"
 _ONE = (
-    "abs acos acosh angle asin asinh atan atanh bernoulli bitwise_not ceil clamp clamp_max clamp_min cos cosh deg2rad "
+    "abs acos acosh angle asin asinh atan atanh bitwise_not ceil clamp clamp_max clamp_min cos cosh deg2rad "
     "digamma elu erf erfc erfinv exp exp2 expm1 floor frac gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu "
     "lgamma log log10 log1p log2 log_sigmoid_forward logit mish nan_to_num neg pow reciprocal relu relu6 round rsqrt "
     "sgn sigmoid sign silu sin sinc sinh softplus softshrink sqrt square tan tanh threshold trunc tril triu"
@@ -168,7 +168,7 @@ FORMULAS = (
         _each(_COMPARING_TWO), "1 an element", "inputs, and an output of 1 byte each", _pointwise(2, out_dtype="bool")
     ),
     _row(("aten::copy_",), "none", "what is copied, read once and written once", _copy),
-    _row(("aten::clone", "aten::contiguous", "aten::flip", "aten::roll"), "none", "input and output", _clone),
+    _row(("aten::flip", "aten::roll"), "none", "input and output", _clone),
     _row(_each(_FILLING), "none", "the output", _fill),
     _row(("aten::cat", "aten::_cat", "aten::stack"), "none", "all inputs, read once and written once", _cat),
     _row(("aten::native_dropout",), "2 an element", "input, output, and a mask of 1 byte each", _dropout),
