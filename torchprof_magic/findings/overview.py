@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.budget import PARTS
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
@@ -27,6 +28,8 @@ from torchprof_magic.model.meta import TRACE_ID
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
+from torchprof_magic.tables.budget import TITLES as BUDGET_TITLES
+from torchprof_magic.tables.budget import budget_table
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_series
@@ -34,6 +37,7 @@ from torchprof_magic.tables.memory.starting_level import starting_note
 from torchprof_magic.tables.ops.kernels import kernels_table
 from torchprof_magic.tables.ops.op_groups import has_mostly_no_op, is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
+from torchprof_magic.tables.ops.rates import has_work
 from torchprof_magic.tables.process_groups import ranks_text
 from torchprof_magic.tables.snapshot.frames import held_by_line
 from torchprof_magic.tables.source.lines import lines_table
@@ -87,6 +91,7 @@ def overview_facts(trace: Trace, part: TimeRange = WHOLE) -> Facts:
             kind="phases",
             aside="per step" if not shown.is_range else shown.each,
         ),
+        *(() if shown.is_range else (_budget(trace),)),
         _waits(trace, shown),
         _loaders(trace, shown),
         Section(title="Memory", facts=_memory(trace, part), kind="memory"),
@@ -281,6 +286,50 @@ def _top_modules(trace: Trace, shown: _Shown) -> Section:
         f"self device time {shown.each}, forward" if on_device else f"self host time {shown.each}, forward and backward"
     )
     return Section(title="Modules", facts=facts, kind="bars", aside=where, group="top")
+
+
+# The hues of the parts of the budget. Of two neighbors with the same, the second is drawn lighter.
+_BUDGET_PHASES = {
+    "compute_roof": "forward",
+    "compute_above": "forward",
+    "memory_roof": "backward",
+    "memory_above": "backward",
+    "other_work": "optimizer",
+    "copies": "data",
+    "dispatch": "initialisation",
+    "unknown": "idle",
+}
+
+
+def _budget(trace: Trace) -> Section:
+    """Return what a step spends its time on, where the work of any of it is known; the parts add up to it."""
+    frame, chosen = budget_table(trace).frame, counted_steps(trace)
+    rows = frame[chosen.row.tolist()] if trace.steps.height else frame
+    title = "How near the limit"
+    if rows.height == 0 or not has_work(trace):
+        return Section(title=title, facts=())
+    facts = tuple(
+        Fact(
+            label=BUDGET_TITLES[part],
+            value=float(rows[f"{part}_ns"].sum()) / chosen.steps,
+            unit="ns",
+            note=_OF_BUDGET.get(part, ""),
+            phase=_BUDGET_PHASES.get(part, part),
+        )
+        for part in PARTS
+        if rows[f"{part}_ns"].sum() > 0
+    )
+    ratios = {rows[f"{name.lower()}_ratio"].mean(): name for name in ("HFU", "MFU")}
+    said = [f"{name} {format_ratio(ratio)}" for ratio, name in ratios.items() if isinstance(ratio, float)]
+    return Section(title=title, facts=facts, kind="stack", aside=", ".join((_each(trace), *said)))
+
+
+_OF_BUDGET = {
+    "compute_above": "what faster kernels could save at most",
+    "memory_above": "what faster kernels could save at most",
+    "other_work": "its operations, bytes or roof are not known",
+    "unknown": "the recording does not say",
+}
 
 
 def _each(trace: Trace) -> str:

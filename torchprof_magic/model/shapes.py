@@ -390,16 +390,16 @@ class Lane:
 class Section:
     """Facts under one title.
 
-    With the kind ``phases`` the labels are phases, and the values add up to a whole. With ``bars`` all values are of
-    one unit, and are drawn as bars on one scale. With ``memory`` the facts stand below the curve of the memory.
-    With ``strip`` they stand below ``lanes`` on one axis of time, in which ``marks`` are the parts with recorded steps.
-    ``aside`` says what the numbers are. Those of the group ``top`` stand side by side, and those of ``about`` are
-    folded away.
+    With the kind ``phases`` the labels are phases, and the values add up to a whole. With ``bars`` all values are
+    of one unit, and are drawn as bars on one scale; with ``stack`` they add up to a whole, and stand in one bar,
+    too. With ``memory`` the facts stand below the curve of the memory. With ``strip`` they stand below ``lanes`` on
+    one axis of time, in which ``marks`` are the parts with recorded steps. ``aside`` says what the numbers are.
+    Those of the group ``top`` stand side by side, and those of ``about`` are folded away.
     """
 
     title: str
     facts: tuple[Fact, ...]
-    kind: Literal["facts", "phases", "bars", "memory", "strip"] = "facts"
+    kind: Literal["facts", "phases", "bars", "stack", "memory", "strip"] = "facts"
     aside: str = ""
     group: Literal["main", "top", "about"] = "main"
     lanes: tuple[Lane, ...] = ()

@@ -192,7 +192,8 @@ def _section(section: Section, beside: float = 0.0) -> str:
         heads = [(_NAME, _text(section.title)), (f'colspan="3" {_NUMBER}', _text(aside))]
         return _table(heads, [_phase_row(fact, sum(values), look) for fact in section.facts])
     heads = [(_NAME, _text(section.title)), (f'colspan="2" {_NUMBER}', _text(aside))]
-    return _table(heads, [_bar_row(fact, max(largest, beside), look) for fact in section.facts])
+    scale = sum(values) if section.kind == "stack" else max(largest, beside)
+    return _table(heads, [_bar_row(fact, scale, look) for fact in section.facts])
 
 
 def card_rows(cards: Sequence[Card], *, has_steps: bool) -> str:

@@ -18,7 +18,7 @@ from torchprof_magic.findings.hottest_rows import answered
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
-from torchprof_magic.tables import compilations, coverage, devices, process_groups, steps, watched
+from torchprof_magic.tables import budget, compilations, coverage, devices, process_groups, steps, watched
 from torchprof_magic.tables import critical_path as path
 from torchprof_magic.tables import execution_trace as graph
 from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
@@ -307,6 +307,15 @@ VIEWS: tuple[View[Trace], ...] = (
         empty="The recording has no steps. Put a training loop into the cell, or call step() in it.",
         is_counted=True,
         place="strip",
+    ),
+    View(
+        name="budget",
+        sentence="One row per step: its time in parts that add up to it, with work at and above the roof, MFU and HFU.",
+        details="With a device, each moment belongs to what the busiest device does: to computation first, then to "
+        "collectives, then to copies; where it idles, to what the host does before the next launch. Without one, to "
+        "what the thread of the steps does. Work is split at its roof: see `ops` and [formulas.md](formulas.md).",
+        columns=budget.COLUMNS,
+        frame=budget.budget_table,
     ),
     View(
         name="notes",

@@ -398,15 +398,16 @@ export type Lane = Checked<typeof lane>;
  * Facts under one title.
  *
  * With the kind `phases` the labels are phases, and the values add up to a whole. With `bars` all
- * values are of one unit, and are drawn as bars on one scale. With `memory` the facts stand below
- * the curve of the memory. With `strip` they stand below `lanes` on one axis of time, in which
- * `marks` are the parts with recorded steps. `aside` says what the numbers are. Those of the group
- * `top` stand side by side, and those of `about` are folded away.
+ * values are of one unit, and are drawn as bars on one scale; with `stack` they add up to a whole,
+ * and stand in one bar, too. With `memory` the facts stand below the curve of the memory. With
+ * `strip` they stand below `lanes` on one axis of time, in which `marks` are the parts with
+ * recorded steps. `aside` says what the numbers are. Those of the group `top` stand side by side,
+ * and those of `about` are folded away.
  */
 export const section = record({
   title: text,
   facts: listOf(fact),
-  kind: oneOf("bars", "facts", "memory", "phases", "strip"),
+  kind: oneOf("bars", "facts", "memory", "phases", "stack", "strip"),
   aside: text,
   group: oneOf("about", "main", "top"),
   lanes: listOf(lane),

@@ -34,7 +34,7 @@ class Roofline(NamedTuple):
 
     ``row`` is the event and ``op`` that of its op. ``roof_ns`` is how long the work takes at the roof, nan where the
     device has no known peak; ``is_compute`` is set where its operations take longer than its bytes. ``flops`` and
-    ``bytes`` are nan where they are not known.
+    ``bytes`` are nan where they are not known. ``share`` is the part of its call that a piece is.
     """
 
     row: IntArray
@@ -47,6 +47,7 @@ class Roofline(NamedTuple):
     is_compute: BoolArray
     kind: IntArray
     is_matrix: BoolArray
+    share: Floats
 
     def at_roof(self) -> Floats:
         """Return the share of each piece that the work would take at the roof, at most 1; nan if it is not known."""
@@ -92,6 +93,7 @@ def roofline(trace: Trace) -> Roofline:
         is_compute=np.nan_to_num(compute_ns) > np.nan_to_num(memory_ns),
         kind=work.kind,
         is_matrix=work.is_matrix,
+        share=work.share,
     )
 
 

@@ -125,6 +125,11 @@ function sectionOf(report: ReportContext, section: Section, most = largestOf([se
   if (section.kind === "strip") return <RunStrip {...props} />;
   if (section.kind === "phases") return <PhaseSection {...props} />;
   if (section.kind === "bars") return <BarSection {...props} />;
+  if (section.kind === "stack") {
+    return (
+      <BarSection {...props} most={section.facts.reduce((sum, fact) => sum + numberOf(fact), 0)} />
+    );
+  }
   return <FactSection {...props} />;
 }
 
@@ -142,6 +147,7 @@ function BarSection({ report, section, most }: SectionProps & { readonly most: n
         {section.title}
         <span class="tp-aside">{`${suffix} ${section.aside}`}</span>
       </h3>
+      {section.kind === "stack" && <Stack report={report} section={section} most={most} />}
       <ul>
         {section.facts.map((fact, index) => (
           <li key={`${index}-${fact.label}`} class="tp-bar-fact">
@@ -157,7 +163,10 @@ function BarSection({ report, section, most }: SectionProps & { readonly most: n
             <span class="tp-phase-track">
               <span
                 class="tp-phase-fill"
-                style={{ width: percent(most > 0 ? numberOf(fact) / most : 0) }}
+                style={{
+                  width: percent(most > 0 ? numberOf(fact) / most : 0),
+                  opacity: opacityOf(section, index),
+                }}
               >
                 <PhaseDot report={report} phase={fact.phase} />
               </span>
@@ -170,6 +179,34 @@ function BarSection({ report, section, most }: SectionProps & { readonly most: n
       </ul>
     </section>
   );
+}
+
+/** All facts of a section as one bar; the rows below say what each part is. */
+function Stack({ report, section, most }: SectionProps & { readonly most: number }) {
+  return (
+    <div class="tp-stack" aria-hidden="true">
+      {section.facts.map((fact, index) => (
+        <span
+          key={fact.label}
+          title={`${fact.label}: ${percent(most > 0 ? numberOf(fact) / most : 0)}`}
+          style={{
+            width: percent(most > 0 ? numberOf(fact) / most : 0),
+            opacity: opacityOf(section, index),
+          }}
+        >
+          <PhaseDot report={report} phase={fact.phase} />
+        </span>
+      ))}
+    </div>
+  );
+}
+
+// Of two neighbors with the same hue, the second is lighter.
+const LIGHTER = 0.5;
+
+function opacityOf({ kind, facts }: Section, index: number): number | undefined {
+  const isLighter = kind === "stack" && facts[index]?.phase === facts[index - 1]?.phase;
+  return isLighter ? LIGHTER : undefined;
 }
 
 /** The names of a list and what is said of each, cut to the room that both have together. */
