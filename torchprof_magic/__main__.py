@@ -1,4 +1,4 @@
-"""The command line ``python -m torchprof_magic``: a summary, a file or a query of a trace, and a check of limits."""
+"""The command line ``python -m torchprof_magic``: of a trace a summary, a file or a query; a check; a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torchprof_magic.report.trace_report import Report
 
 _INTERRUPTED = 130  # the exit status that shells use for Ctrl-C
-_CHECK = "check"
+_CHECK, _MCP = "check", "mcp"
 # 2 is that of wrong arguments, as everywhere.
 _STATUSES = {"passed": 0, "failed": 1, "unclear": 3}
 _UNREADABLE = 4
@@ -33,13 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one is broken, 3 if that is unclear, and 4 when a file cannot be read or written. Wrong arguments are 2.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    is_check = given[:1] == [_CHECK]
-    parser = _check_parser() if is_check else _parser()
-    parsed = parser.parse_args(given[1:] if is_check else given)
+    command = given[0] if given[:1] in ([_CHECK], [_MCP]) else ""
+    is_check = command == _CHECK
+    parser = _check_parser() if is_check else _mcp_parser() if command else _parser()
+    parsed = parser.parse_args(given[1:] if command else given)
     status = 0
     try:
         if is_check:
             status = _check(parsed)
+        elif command:
+            _serve(parsed)
         else:
             _run(parsed)
         sys.stdout.flush()
@@ -126,6 +129,29 @@ def _check_parser() -> argparse.ArgumentParser:
     parser.add_argument("--junit", metavar="FILE", help="write the result as JUnit XML, for continuous integration")
     parser.add_argument("--markdown", metavar="FILE", help="write the result as Markdown, for a pull request")
     return parser
+
+
+def _mcp_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m torchprof_magic {_MCP}",
+        description="Answer questions about recordings as a server of the Model Context Protocol (MCP) on standard "
+        "input and output, which a client starts. It needs the package mcp: pip install 'torchprof-magic[mcp]'",
+        epilog="Example: python -m torchprof_magic mcp ~/traces",
+    )
+    parser.add_argument(
+        "folder",
+        metavar="FOLDER",
+        nargs="*",
+        default=["."],
+        help="a folder whose traces may be read (default: the current one); nothing else is, but for kept runs",
+    )
+    return parser
+
+
+def _serve(parsed: argparse.Namespace) -> None:
+    from torchprof_magic.agents.server import serve  # noqa: PLC0415 - polars may not fit into a limit of memory
+
+    serve(parsed.folder)
 
 
 def _check(parsed: argparse.Namespace) -> int:

@@ -15,7 +15,8 @@ PACKAGE = ROOT / "torchprof_magic"
 
 # The layers from top to bottom. A module imports only from the layers below its own.
 MAY_IMPORT = {
-    "__main__": {"loading", "report", "model"},
+    "__main__": {"agents", "loading", "report", "model"},
+    "agents": {"jobs", "report", "runs", "render", "ingest", "system", "model"},
     "ipython": {
         "run",
         "runs",
@@ -62,6 +63,11 @@ OWNERS = {
     "PIL": {"render"},
     "fsspec": {"system", "store"},
     "msgspec": {"ingest", "capture", "render", "store", "jobs", "runs", "run"},
+    "mcp": {"agents"},
+    "mcp_types": {"agents"},
+    "anyio": {"agents"},
+    "fastmcp": {"agents"},
+    "pydantic": {"agents"},
     "accelerate": {"trainers"},
     "lightning": {"trainers"},
     "pytorch_lightning": {"trainers"},

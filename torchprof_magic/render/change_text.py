@@ -47,7 +47,9 @@ def change_html(words: Sequence[str], settings: pl.DataFrame, tables: Mapping[st
 def change_markdown(words: Sequence[str], settings: pl.DataFrame, tables: Mapping[str, Table], max_tokens: int) -> str:
     """Return the same as Markdown, in at most about so many tokens."""
     head, *rest = [line for line in words if line]
-    settings_lines = tuple(f"- {prose(_difference(row))}" for row in settings.iter_rows(named=True))
+    settings_lines = tuple(
+        f"- {_difference({key: code(text) for key, text in row.items()})}" for row in _texts(settings)
+    )
     sections = [
         Section("What changed", (f"**{prose(head)}**", *(f"- {prose(line)}" for line in rest)), least=2),
         *(_markdown_section(title, shape) for title, shape in tables.items()),
@@ -69,6 +71,10 @@ def _markdown_section(title: str, shape: Table) -> Section:
 def signed(value: int, form: Callable[[float], str]) -> str:
     """Return a difference with its sign: ``▲ 7.35 ms`` for more, ``▼ 67.9 ms`` for less."""
     return form(0) if value == 0 else f"{'▲' if value > 0 else '▼'} {form(abs(value))}"
+
+
+def _texts(settings: pl.DataFrame) -> list[dict[str, str]]:
+    return [{key: row[key] or "" for key in ("name", "before", "after")} for row in settings.iter_rows(named=True)]
 
 
 def _difference(row: Mapping[str, str]) -> str:

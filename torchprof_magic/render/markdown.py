@@ -7,6 +7,7 @@ HTML, control characters, or sentences that address the reader. They stand in co
 from __future__ import annotations
 
 import io
+import keyword
 import re
 import tokenize
 from itertools import chain, groupby
@@ -33,6 +34,8 @@ _WORDS_OF_A_SENTENCE = 4
 _QUOTED = re.compile(r"""(["'])(?:(?!\1).)*(?:\1|$)""")
 _TICKS = re.compile("`+")
 _MARKS = re.compile(r"[<>\[\]*|\\]")
+_NO_KEYWORD = rf"(?!(?:{'|'.join(keyword.kwlist)})\b)[A-Za-z]+[.!?]?"
+_RUN_OF_WORDS = re.compile(rf"(?<![\w.]){_NO_KEYWORD}(?: {_NO_KEYWORD}){{2,}}(?!\w)")
 _PIECES = re.compile(r"`([^`]*)`")
 
 
@@ -56,7 +59,7 @@ def tokens_of(text: str) -> int:
 
 def code(text: str, most: int = NAME_CHARS, *, in_table: bool = False) -> str:
     """Return a text of the recording as code on one line, of at most so many characters, none of which acts."""
-    return _as_code(_without_sentences(printable(text)), most, in_table=in_table)
+    return _as_code(without_sentences(printable(text)), most, in_table=in_table)
 
 
 def _as_code(text: str, most: int, *, in_table: bool) -> str:
@@ -71,15 +74,27 @@ def _as_code(text: str, most: int, *, in_table: bool) -> str:
 
 
 def source_code(text: str, *, in_table: bool = False) -> str:
-    """Return a line of the program as code, without its comment; only what it quotes may read like a sentence."""
-    line = _QUOTED.sub(lambda found: _without_sentences(found[0]), without_comment(printable(text)))
-    return _as_code(line, NAME_CHARS, in_table=in_table)
+    """Return a line of the program as code, without its comment; what reads like a sentence is seen to be none.
+
+    That is what it quotes, and words after one another of which none is a word of Python: no program has these.
+    """
+    line = without_comment(printable(text))
+    quoted = _QUOTED.sub(lambda found: without_sentences(found[0]), line)
+    return _as_code(_without_run_of_words(quoted), NAME_CHARS, in_table=in_table)
 
 
 def prose(text: str) -> str:
     """Return one of our sentences, in which what stands between backticks is code, and all else is no markup."""
     parts = _PIECES.split(text)
     return "".join(code(part) if at % 2 else printable(_MARKS.sub(_escaped, part)) for at, part in enumerate(parts))
+
+
+def prose_about(text: str, names: Sequence[str]) -> str:
+    """Return one of our sentences, in which some names of the recording are code, for a cell of a table."""
+    if not names:
+        return prose(text)
+    parts = re.split(f"({'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})", text)
+    return "".join(code(part, in_table=True) if at % 2 else prose(part) for at, part in enumerate(parts))
 
 
 def diff_of(changes: Sequence[LineChange]) -> list[str]:
@@ -150,13 +165,18 @@ def _text(head: Sequence[str], sections: Sequence[Section], kept: Sequence[int])
     return "\n".join(parts) + "\n"
 
 
-def _without_sentences(text: str) -> str:
+def without_sentences(text: str) -> str:
     """Return a text in which whatever reads like a sentence has no spaces, so that it is seen to be a name."""
     words = text.split(" ")
     is_word = [word.strip(".,;:!?'\"").isalpha() for word in words]
     runs = [list(run) for _, run in groupby(range(len(words)), is_word.__getitem__)]
     joined = ("_" if is_word[run[0]] and len(run) >= _WORDS_OF_A_SENTENCE else " " for run in runs)
     return " ".join(mark.join(words[at] for at in run) for mark, run in zip(joined, runs, strict=True))
+
+
+def _without_run_of_words(text: str) -> str:
+    """Return a line of a program in which three words after one another, none of Python's, have no spaces."""
+    return _RUN_OF_WORDS.sub(lambda found: found[0].replace(" ", "_"), text)
 
 
 def _escaped(mark: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,18 +11,29 @@ import polars as pl
 from torchprof_magic.findings.overview import DEVICE_WAITS
 from torchprof_magic.model.shapes import Facts, Table, count_rows
 from torchprof_magic.model.units import format_value
-from torchprof_magic.render.markdown import DATA_NOTE, Section, code, diff_of, fitting, prose, source_code, table
+from torchprof_magic.render.markdown import (
+    DATA_NOTE,
+    Section,
+    code,
+    diff_of,
+    fitting,
+    prose,
+    prose_about,
+    source_code,
+    table,
+)
 from torchprof_magic.render.text import column_text, machine_of, place_words, problem_line, steps_sentence, sure_words
 from torchprof_magic.report.views import VIEWS
 from torchprof_magic.tables.ops.op_groups import without_scopes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from torchprof_magic.findings.verdict.words import Span
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.shapes import Card, Fact
     from torchprof_magic.model.shapes import Section as FactsSection
+    from torchprof_magic.model.trace import Trace
     from torchprof_magic.report.analysis import Analysis
 
 _MOST_ROWS = 30
@@ -33,6 +45,7 @@ _LINE_NUMBERS = ("cpu_ns", "device_ns", "backward_cpu_ns", "backward_device_ns",
 _ELSEWHERE = ("Ops", "Lines")
 # Whose labels and notes are texts of the file.
 _OF_THE_FILE = ("Metadata", "Process groups")
+_USUAL_DEVICE = re.compile(r"[a-z0-9]{1,20}(?::\d{1,4})?")
 _CODE = partial(code, in_table=True)
 
 
@@ -95,19 +108,27 @@ def _facts_sections(analysis: Analysis, group: str) -> list[Section]:
     """Return the sections of the overview of one group."""
     overview = analysis["overview"]
     assert isinstance(overview, Facts)
-    return [_facts_section(each) for each in overview.sections if each.group == group and each.title not in _ELSEWHERE]
+    shown = [each for each in overview.sections if each.group == group and each.title not in _ELSEWHERE]
+    say = partial(prose_about, names=_unusual_devices(analysis.trace))
+    return [_facts_section(each, say) for each in shown]
 
 
-def _facts_section(section: FactsSection) -> Section:
+def _facts_section(section: FactsSection, say: Callable[[str], str]) -> Section:
     has_names = section.kind == "bars" or section.title in _OF_THE_FILE
-    label = _CODE if has_names and section.title != DEVICE_WAITS else prose
-    note = _CODE if has_names else prose
+    label = _CODE if has_names and section.title != DEVICE_WAITS else say
+    note = _CODE if has_names else say
     notes = ["" if section.kind == "phases" else note(fact.note) for fact in section.facts]
     rows = [(label(fact.label), _fact_value(fact), said) for fact, said in zip(section.facts, notes, strict=True)]
     title = ", ".join(filter(None, (section.title, section.aside)))
     width = 3 if any(notes) else 2
     lines = table(("What", "Value", "Note")[:width], [row[:width] for row in rows], numbers=range(1, 2))
-    return Section(prose(title), lines, least=min(len(lines), 2 + _FIRST_ROWS), rows="row")
+    return Section(say(title), lines, least=min(len(lines), 2 + _FIRST_ROWS), rows="row")
+
+
+def _unusual_devices(trace: Trace) -> tuple[str, ...]:
+    """Return the names of devices that are no plain words, as a saved run may have; they are in some sentences."""
+    names = trace.memory["device"].unique().cast(pl.String).drop_nulls().to_list()
+    return tuple(name for name in names if name and not _USUAL_DEVICE.fullmatch(name))
 
 
 def _fact_value(fact: Fact) -> str:

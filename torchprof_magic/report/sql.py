@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.model.units import format_count, printable_lines
+from torchprof_magic.model.units import format_count, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,7 +93,7 @@ def run_sql(query: str, tables: Mapping[str, Callable[[], pl.DataFrame]]) -> pl.
             asked = context.execute(query, eager=False).head(most_rows + 1)
             found = asked.collect(engine="streaming" if _is_joined(plain, named) else "auto")
     except (Exception, pl.exceptions.PanicException) as exc:  # polars raises many kinds of exceptions
-        raise ValueError(printable_lines(f"{exc}\n{_known(named, tables)}")) from exc
+        raise ValueError(f"{_first_of(exc)}\n{printable_lines(_known(named, tables))}") from exc
     if found.height > most_rows:
         raise ValueError(
             f"the result has more than {format_count(most_rows)} rows; add a condition to the join, or a LIMIT"
@@ -175,6 +175,11 @@ def _is_joined(query: str, named: Mapping[str, pl.DataFrame]) -> bool:
 def _queried(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     numbered = frame.with_row_index("row") if name in NUMBERED else frame
     return numbered.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+
+
+def _first_of(exc: BaseException) -> str:
+    """Return what the engine says is wrong, on one line, without its plan of the query."""
+    return printable(" ".join(str(exc).partition("Resolved plan until failure")[0].split()))
 
 
 def _known(named: Mapping[str, pl.DataFrame], tables: Mapping[str, Callable[[], pl.DataFrame]]) -> str:
