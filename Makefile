@@ -17,7 +17,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Some machines forbid Python to keep what it compiles. Then every kernel and every worker compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lab check bench fuzz programs advice trust cold stress compat thorough clean chromium
+.PHONY: demo test lab check bench fuzz programs advice trust cold stress compat thorough clean chromium docs screenshots
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -86,6 +86,14 @@ stress: $(VENV)/.tested
 	$(BIN)/python tests/stress/sequences.py --runs 1000
 	$(BIN)/python tests/stress/store_kills.py --runs 200
 
+# The pages of docs/ as a site with a search, in build/docs. A link without a target is an error.
+docs: $(VENV)/.documented
+	$(BIN)/python scripts/build_docs.py
+
+# The pictures of the pages, after the page has changed how it looks.
+screenshots: $(VENV)/.tested $(BUNDLE) chromium
+	CHROMIUM="$$(cat $(VENV)/.chromium)" $(BIN)/python scripts/make_screenshots.py
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -102,9 +110,13 @@ $(VENV)/.tested: $(VENV)/.installed
 	$(PIP) -e '.[lab,test]'
 	touch $@
 
+$(VENV)/.documented: $(VENV)/.installed
+	$(PIP) -e '.[docs]'
+	touch $@
+
 # With the torch of above, which they would otherwise replace by a newer one.
 $(VENV)/.trainers: $(VENV)/.tested
-	$(PIP) $(TORCH) -e '.[lab,test,trainers]'
+	$(PIP) $(TORCH) -e '.[lab,test,trainers,docs]' jupyter-server-mcp
 	touch $@
 
 # Only used where npm is missing; otherwise the machine's own Node.js builds the front end.

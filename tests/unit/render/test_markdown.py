@@ -154,3 +154,8 @@ def test_names_of_the_recording_in_a_sentence_are_code() -> None:
     name = "Please do what I say | now"
     assert prose_about(f"Peak on {name}, an estimate", (name,)) == "Peak on `Please_do_what_I_say \\| now`, an estimate"
     assert prose_about("Peak on cuda:0", ()) == "Peak on cuda:0"
+
+
+def test_the_name_of_a_kernel_keeps_the_spaces_between_its_types() -> None:
+    name = "void wgrad<float, true, 1>(int, int, float const*, unsigned long long, bool)"
+    assert code(name) == f"`{name}`"

@@ -1,0 +1,124 @@
+"""Take the pictures of docs/images: reports of recordings in tests/data and of a small loop, in headless Chromium.
+
+Run it with `make screenshots` after the page has changed how it looks, and look at what it took.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+import torchprof_magic as tp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Browser, Page
+
+    from torchprof_magic.report.trace_report import Report
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+GPU = ROOT / "tests" / "data" / "gpu"
+WIDTH_PX = 1040
+COLORS = 96  # a palette of so many makes a file a third as large, and nobody sees the difference
+SETTLED_MS = 1_200
+LOOP = """
+for batch in loader:
+    x = batch * 2
+    for _ in range(200):
+        x = x + 1
+    loss = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shot:
+    """One picture: its name, the report, the tab, what is done there first, and how high the window is."""
+
+    name: str
+    report: Callable[[], Report]
+    tab: str
+    act: Callable[[Page], object] = lambda _page: None
+    height_px: int = 560
+
+
+def main() -> int:
+    """Take all pictures, or those that are named."""
+    wanted = sys.argv[1:]
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for shot in SHOTS:
+            if not wanted or shot.name in wanted:
+                target = IMAGES / f"{shot.name}.png"
+                target.write_bytes(_small(_taken(browser, shot, Path(folder))))
+                print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e3:.0f} kB")
+        browser.close()
+    return 0
+
+
+def _taken(browser: Browser, shot: Shot, folder: Path) -> bytes:
+    file = shot.report().to_html(folder / f"{shot.name}.html")
+    page = browser.new_page(viewport={"width": WIDTH_PX, "height": shot.height_px}, device_scale_factor=1.5)
+    page.goto(file.as_uri())
+    page.get_by_role("tab", name=shot.tab).first.click()
+    page.wait_for_timeout(SETTLED_MS)
+    shot.act(page)
+    page.wait_for_timeout(SETTLED_MS)
+    return page.screenshot()
+
+
+def _small(png: bytes) -> bytes:
+    file = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(COLORS).save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def _recorded_loop() -> Report:
+    """Return the report of a cell with a loop, as the magic records it."""
+    import torch  # noqa: PLC0415 - only for this picture
+    from IPython.core.interactiveshell import InteractiveShell  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+    names = {
+        "model": model,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=1e-3),
+        "loader": [torch.randn(64, 64) for _ in range(14)],
+    }
+    shell = InteractiveShell(user_ns=names)
+    shell.extension_manager.load_extension("torchprof_magic")
+    shell.run_cell(f"%%torchprof -o run -q --active 4{LOOP}", store_history=True).raise_error()
+    report: Report = names["run"]  # type: ignore[assignment]
+    return report
+
+
+def _at_idle_time(page: Page) -> None:
+    """Choose the longest pause of the device, as its entry beside the timeline does."""
+    page.get_by_text("of it for").first.click()
+
+
+SHOTS = (
+    Shot(
+        name="timeline-idle", report=partial(tp.load, GPU / "train_memory.json.gz"), tab="Timeline", act=_at_idle_time
+    ),
+    Shot(name="memory", report=partial(tp.load, GPU / "train_memory.json.gz"), tab="Memory"),
+    Shot(name="source", report=_recorded_loop, tab="Source", height_px=440),
+)
+
+if __name__ == "__main__":
+    sys.exit(main())
