@@ -25,7 +25,11 @@ napoleon_google_docstring = True
 add_module_names = False
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "torchprof-magic"
 # Everything is in the site: it loads nothing from elsewhere, and opens from a folder.
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pytest
 from made_ranks import write_job
-from made_trainers import TrainerCallback, install
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -131,6 +130,8 @@ def _engines(patch: pytest.MonkeyPatch) -> None:
 
 
 def _transformers(patch: pytest.MonkeyPatch) -> None:
+    from made_trainers import TrainerCallback, install  # noqa: PLC0415 - it imports torch, which other pages do without
+
     install(patch, "transformers", TrainerCallback=TrainerCallback)
 
 
@@ -182,6 +183,7 @@ def prepared(page: str) -> Iterator[Preparation]:
     with pytest.MonkeyPatch.context() as patch:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         patch.setenv("PATH", path)
+        patch.setenv("TZ", "UTC")
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         patch.setenv("TORCHPROF_RUNS", str(Path.cwd() / "kept"))
         preparation.modules(patch)
