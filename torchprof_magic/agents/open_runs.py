@@ -33,7 +33,7 @@ MOST_OPEN = 4
 MOST_LISTED = 50
 # Files in a folder that is opened as the ranks of one job.
 MOST_RANKS = 256
-_NUMBER = re.compile(r"#(\d{1,4})")
+_NUMBER = re.compile(r"#([0-9]{1,4})")
 # From the first to the last quotation mark, because what is quoted may have some.
 _QUOTED = re.compile(r'".*"', re.DOTALL)
 _ENDINGS = tuple({ending for reader in READERS for ending in reader.endings} - {".html", ".log"})

@@ -12,7 +12,7 @@ _FOLDER: Final = r"(?:^|[/\\])torchprof_magic[/\\]"
 _HOOK: Final = r"^<frozen torchprof_magic hook>"
 # With the names that earlier versions had: a project of the user's may lie in a folder of the same name.
 _ROOMS: Final = (
-    r"(?:analysis|capture|exporters|facts|files|findings|ingest|ipython|jobs|model|options|process|render|report|run"
+    r"(?:agents|analysis|capture|exporters|facts|files|findings|ingest|ipython|jobs|model|options|process|render|report|run"
     r"|runs|store|system|tables|trainers|trials)[/\\]"
 )
 _FILES: Final = r"(?:__init__|__main__|distributed|errors|loading|profiling|pytest_plugin|units)\.py\("

@@ -45,7 +45,7 @@ _LINE_NUMBERS = ("cpu_ns", "device_ns", "backward_cpu_ns", "backward_device_ns",
 _ELSEWHERE = ("Ops", "Lines")
 # Whose labels and notes are texts of the file.
 _OF_THE_FILE = ("Metadata", "Process groups")
-_USUAL_DEVICE = re.compile(r"[a-z0-9]{1,20}(?::\d{1,4})?")
+_USUAL_DEVICE = re.compile(r"[a-z0-9]{1,20}(?::[0-9]{1,4})?")
 _CODE = partial(code, in_table=True)
 
 
