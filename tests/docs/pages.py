@@ -78,7 +78,8 @@ def failures_of(page: Path, *, writes: bool = False) -> list[str]:
             if error is not None:
                 failures.append(f"{where}: {type(error).__name__}: {error}")
             elif example.prints is not None and not writes and printed[-1] != example.prints:
-                failures.append(f"{where}: it prints\n{printed[-1]}\nand not\n{example.prints}")
+                known = f"and not\n{example.prints}\n(python tests/docs/pages.py --write puts it into the page)"
+                failures.append(f"{where}: it prints\n{printed[-1]}\n{known}")
         shell.history_manager.end_session()
     if writes:
         _write(page, printed)

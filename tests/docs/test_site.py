@@ -48,8 +48,9 @@ def test_all_that_is_public_is_in_the_reference() -> None:
     page = (DOCS / "api.md").read_text(encoding="utf-8")
     named = set(re.findall(r"torchprof_magic\.([\w.]+)$", page, re.MULTILINE))
     errors = {name for name in torchprof_magic.__all__ if name.endswith("Error")}
-    others = {"__version__", "last", "callbacks", "rules"}
-    assert {"trainers.callbacks", "report.rules", "model.errors"} <= named
+    modules = {"callbacks": "trainers.callbacks", **{name: f"report.{name}" for name in ("formulas", "peaks", "rules")}}
+    others = {"__version__", "last", *modules}
+    assert {*modules.values(), "model.errors"} <= named
     assert set(torchprof_magic.__all__) - errors - others <= named
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 from torchprof_magic.agents.errors import ToolError
@@ -18,6 +19,7 @@ MOST_ITEMS = 200
 _KINDS: dict[object, tuple[str, str]] = {
     str: ("string", "a text"),
     int: ("integer", "a whole number"),
+    float: ("number", "a number"),
     bool: ("boolean", "true or false"),
     list[str]: ("array", "a list of texts"),
 }
@@ -61,8 +63,9 @@ class Argument:
 
     def value(self, given: object) -> object:
         """Return what a client gave; raises ``ToolError`` if it does not fit."""
-        if isinstance(given, float) and self.kind is int and given.is_integer():
-            given = int(given)  # JSON has only one kind of numbers
+        # JSON has only one kind of numbers.
+        if self.kind is int and isinstance(given, float) and given.is_integer():
+            given = int(given)
         if not self._is_kind(given):
             raise ToolError(f"{self.name} must be {_KINDS[self.kind][1]}")
         if self.choices and given not in self.choices:
@@ -76,7 +79,9 @@ class Argument:
             return isinstance(given, list) and len(given) <= MOST_ITEMS and all(map(_is_text, given))
         if self.kind is str:
             return _is_text(given)
-        return isinstance(given, bool) if self.kind is bool else isinstance(given, int) and not isinstance(given, bool)
+        if self.kind is bool or isinstance(given, bool):
+            return self.kind is bool and isinstance(given, bool)
+        return isinstance(given, int) or (self.kind is float and isinstance(given, float) and isfinite(given))
 
 
 def arguments_of(tool: Callable[..., object]) -> dict[str, Argument]:

@@ -20,10 +20,11 @@ from torchprof_magic.agents.errors import ToolError
 from torchprof_magic.agents.open_runs import OpenRuns
 from torchprof_magic.jobs import views as ranks_views
 from torchprof_magic.jobs.report import RanksReport
+from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.shapes import Facts, Problems, count_rows
 from torchprof_magic.model.units import counted, format_ns
 from torchprof_magic.render.figures import FIGURES, to_png
-from torchprof_magic.render.markdown import LEAST_TOKENS, MOST_TOKENS, code, source_code, table
+from torchprof_magic.render.markdown import LEAST_TOKENS, MOST_TOKENS, code, prose, prose_about, source_code, table
 from torchprof_magic.report import views
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Tools:
             self.table,
             self.sql,
             self.lines,
+            self.critical_path,
+            self.what_if,
             self.compare,
             self.picture,
         )
@@ -182,6 +185,56 @@ class Tools:
             return with_note(rows_text(sums.head(MOST_ROWS), total=sums.height))
         return with_note(_lines_text(frame, _one_file(files, file), first, last))
 
+    def critical_path(self, run: Run, rows: Rows = 20) -> str:
+        """Say what decided how long the steps took, the most time first, summed over the recorded steps.
+
+        What is not on the path can become faster, and a step takes as long as before. The table critical_path has the
+        pieces in order.
+        """
+        path = self._runs.recording(run).critical_path
+        ns, whole_ns = pl.col("dur_ns").sum(), max(int(path["dur_ns"].sum()), 1)
+        name = pl.col("name").cast(pl.String).str.replace("^ProfilerStep#[0-9]+$", "ProfilerStep")
+        parts = path.group_by(name, pl.col("category").cast(pl.String)).agg(pl.len().alias("pieces"), ns)
+        parts = parts.with_columns((pl.col("dur_ns") / whole_ns).alias("share"))
+        shown = parts.sort("dur_ns", "name", descending=[True, False]).head(rows)
+        return with_note(rows_text(shown, total=parts.height))
+
+    def what_if(
+        self,
+        run: Run,
+        faster: Annotated[
+            list[str],
+            "What would be faster: ops, kernels, modules, file:line, a phase such as data, or a device such as cuda:0.",
+        ] = [],  # noqa: B006 - never changed
+        times: Annotated[float, "How many times as fast that would be.", Bounds(1, 1_000_000)] = 2,
+        without: Annotated[list[str], "What would be gone, given in the same way."] = [],  # noqa: B006 - never changed
+        no_sync: Annotated[bool, "Whether no call would wait for a device."] = False,
+        graphs: Annotated[bool, "Whether device work would be launched as graphs, with one launch in a step."] = False,
+        workers: Annotated[int, "So many processes would load the data; 0 for as it is.", Bounds(0, 1_024)] = 0,
+        overlap: Annotated[bool, "Whether communication would run beside all other work."] = False,
+        batch: Annotated[float, "A batch would be so many times as large.", Bounds(0, 1_000_000)] = 1,
+    ) -> str:
+        """Say what a step would take if something were faster or gone, between what bounds, and what limits it then.
+
+        The answer replays a graph of what waits for what, made from the recording; it says what it rests on.
+        """
+        report = self._runs.recording(run)
+        try:
+            found = report.what_if(
+                faster=dict.fromkeys(faster, times),
+                without=without,
+                no_sync=no_sync,
+                graphs=graphs,
+                workers=workers or None,
+                overlap="communication" if overlap else None,
+                batch=None if batch == 1 else batch,
+            )
+        except OptionsError as exc:
+            raise ToolError(_without_names(str(exc))) from exc
+        first, *rest = str(found).splitlines()
+        change = prose_about(found.change, (*faster, *without))
+        return with_note("\n".join([f"{change}{first.removeprefix(found.change)}", *map(prose, rest)]))
+
     def compare(
         self,
         run: Run,
@@ -233,6 +286,14 @@ def _asked(report: AnyReport, query: str) -> pl.DataFrame:
             raise
         said, _, known = str(exc).partition("\n")
         raise ToolError(f"The query failed: {code(said, _SAID_CHARS)}\n{known}") from exc
+
+
+def _without_names(message: str) -> str:
+    """Return what is wrong with a change, without the names of the recording that come close to what was meant."""
+    said, was, _ = message.partition(" was recorded")
+    if not was:
+        return message
+    return f"{said}{was}; name an op, a kernel, a module, file:line, a device or a phase, as the tables do"
 
 
 def _listed_cells(run: Listed) -> tuple[str, str, str]:

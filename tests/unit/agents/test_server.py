@@ -34,6 +34,8 @@ TOOLS = (
     "table",
     "sql",
     "lines",
+    "critical_path",
+    "what_if",
     "compare",
     "picture",
 )
