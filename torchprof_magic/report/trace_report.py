@@ -331,7 +331,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
 
         Args:
             faster: How many times as fast what would be: ``{"aten::mm": 2}``.
-            without: What would be gone, one or several.
+            without: What would be gone, one or several; ops with their backward.
             no_sync: No call would wait for a device.
             graphs: Work of devices would be launched as graphs, with one launch in a step.
             workers: So many worker processes would load the data, which the program loads itself.

@@ -119,7 +119,7 @@ def changed_graph(trace: Trace, changes: Changes) -> Changed:
     for what, factor in changes.faster.items():
         now = _scaled(now, share_of(trace, what), 1 / factor)
     for what in changes.without:
-        now = _scaled(now, share_of(trace, what), 0.0)
+        now = _scaled(now, share_of(trace, what, with_backward=True), 0.0)
         now = _without_workers_wait(trace, now) if what == "data" else now
     if changes.no_sync:
         now = _without_waits(trace, now)

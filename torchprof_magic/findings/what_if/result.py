@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from torchprof_magic.model.units import format_ns, format_ratio
+from torchprof_magic.model.units import format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,4 +61,4 @@ class WhatIf:
             f"Between {between}, {self.certainty}. {self.limit}",
             *(f"It rests on this: {text}." for text in self.rests_on),
         ]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))

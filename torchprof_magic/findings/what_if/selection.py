@@ -12,7 +12,7 @@ from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.host.step_pieces import recorded_pieces
-from torchprof_magic.facts.shared import device_numbers, once_per_trace
+from torchprof_magic.facts.shared import device_numbers, in_category, once_per_trace
 from torchprof_magic.facts.source.attribution import sites_of_events
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.step_graph.graph import step_graph
@@ -33,8 +33,8 @@ _HOST = ("cpu", "host")
 _DEVICE = ("device", "gpu")
 
 
-def share_of(trace: Trace, what: object) -> FloatArray:
-    """Return which share of each piece of the graph is of what is named, from 0 to 1.
+def share_of(trace: Trace, what: object, *, with_backward: bool = False) -> FloatArray:
+    """Return which share of each piece of the graph is of what is named, from 0 to 1; if asked with its backward.
 
     It is the name of an op, a range, a Python function or a call, with all inside and the device work that it launched;
     of a kernel; the path of a module or ``file:line``, with their backward; the number of a line of the cell; a phase;
@@ -47,6 +47,8 @@ def share_of(trace: Trace, what: object) -> FloatArray:
         return _of_line(trace, what)
     if not isinstance(what, str):
         raise OptionsError(f"what is meant must be a name, a line or a pair of times (got {what!r})")
+    if with_backward and (found := _of_ops_with_backward(trace, what)) is not None:
+        return found
     for find in (_of_events, _of_module, _of_named_line, _of_phase, _of_device):
         if (found := find(trace, what)) is not None:
             return found
@@ -87,6 +89,16 @@ def _of_events(trace: Trace, what: str) -> FloatArray | None:
     """Return the pieces of events of a name; ops and others of the host before kernels."""
     is_named = (trace.events["name"].cast(pl.String) == what).to_numpy()
     return _of_rows(trace, is_named) if is_named.any() else None
+
+
+def _of_ops_with_backward(trace: Trace, what: str) -> FloatArray | None:
+    """Return the pieces of ops of a name, and of the nodes of autograd that they made."""
+    is_op = in_category(trace, "cpu_op") & (trace.events["name"].cast(pl.String) == what).to_numpy()
+    if not is_op.any():
+        return None
+    inside = with_all_inside(trace, is_op)
+    is_node = np.append(inside, False)[first_forward_of_events(trace)]
+    return _of_rows(trace, is_op | is_node)
 
 
 def _of_module(trace: Trace, what: str) -> FloatArray | None:

@@ -1,0 +1,243 @@
+"""What a step would take, on traces whose answers are worked out by hand, and on real ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+from support import annotation, kernel, launch, make_trace, span
+
+import torchprof_magic as tp
+from torchprof_magic.model.errors import OptionsError
+from torchprof_magic.report.trace_report import Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEP_US = 1_000
+
+
+def steps(*events: dict[str, Any], count: int = 3, step_us: int = STEP_US) -> Report:
+    """A report of some equal steps; the events are those of each."""
+    found: list[dict[str, Any]] = []
+    for step in range(count):
+        found.append(annotation(f"ProfilerStep#{step}", step * step_us, step_us))
+        for event in events:
+            args = event.get("args", {})
+            number = {"correlation": args["correlation"] + 1_000 * step} if "correlation" in args else {}
+            found.append(event | {"ts": event["ts"] + step * step_us, "args": args | number})
+    return Report(make_trace(*found))
+
+
+def sync(start_us: float, dur_us: float) -> dict[str, Any]:
+    return span("cudaDeviceSynchronize", start_us, dur_us, cat="cuda_runtime", correlation=900)
+
+
+FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+HOST = (
+    annotation(FETCH, 0, 400),
+    span("aten::mm", 400, 200),
+    span("aten::addmm", 600, 100),
+    span("aten::mm", 610, 60),
+    annotation("Optimizer.step#SGD.step", 750, 100),
+    span("aten::add_", 760, 80),
+)
+DEVICE = (
+    span("aten::mm", 0, 20),
+    launch(5, 10, correlation=1),
+    kernel("gemm", 20, 600, correlation=1),
+    span("aten::add", 30, 20),
+    launch(35, 10, correlation=2),
+    kernel("add", 622, 200, correlation=2),
+    sync(100, 730),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "step_us"),
+    [
+        ({"faster": {"aten::mm": 2}}, STEP_US - 130),
+        ({"faster": {"aten::addmm": 2}}, STEP_US - 50),
+        ({"faster": {"aten::mm": 2, "aten::add_": 4}}, STEP_US - 130 - 60),
+        ({"faster": {"aten::mm": 0.5}}, STEP_US + 260),
+        ({"faster": {"data": 4}}, STEP_US - 300),
+        ({"faster": {"optimizer": 2}}, STEP_US - 50),
+        ({"faster": {"cpu": 2}}, STEP_US / 2),
+        ({"without": "data"}, STEP_US - 400),
+        ({"without": ("data", "optimizer")}, STEP_US - 500),
+        ({"without": (0, 400_000)}, STEP_US - 400 / 3),  # of the first of three steps
+    ],
+)
+def test_on_one_thread_a_step_is_as_much_shorter_as_what_it_runs(asked: dict[str, Any], step_us: float) -> None:
+    found = steps(*HOST).what_if(**asked)
+    assert found.before_ns == STEP_US * 1_000
+    assert found.step_ns == pytest.approx(step_us * 1_000, abs=2)
+    assert found.low_ns <= found.step_ns <= found.high_ns
+
+
+@pytest.mark.parametrize(
+    ("asked", "step_us"),
+    [
+        ({"faster": {"gemm": 2}}, STEP_US - 300),
+        ({"faster": {"device": 2}}, STEP_US - 400),
+        ({"faster": {"cuda:0": 2}}, STEP_US - 400),
+        ({"faster": {"aten::add": 1_000}}, STEP_US - 199.8),
+        ({"without": "gemm"}, 50 + 200 + 8 + 170),
+    ],
+)
+def test_a_faster_device_helps_as_far_as_the_host_waits_for_it(asked: dict[str, Any], step_us: float) -> None:
+    assert steps(*DEVICE).what_if(**asked).step_ns == pytest.approx(step_us * 1_000, abs=5_000)
+
+
+def test_a_slower_device_delays_steps_even_where_nothing_waits_for_it() -> None:
+    report = steps(span("aten::mm", 0, 20), launch(5, 10, correlation=1), kernel("gemm", 20, 800, correlation=1))
+    assert report.what_if(faster={"gemm": 2}).step_ns == STEP_US * 1_000
+    # Twice as long, each kernel ends 600 µs after its step, and the next one waits for it.
+    assert report.what_if(faster={"gemm": 0.5}).step_ns == pytest.approx(1_607_000, abs=10_000)
+
+
+def test_without_waits_a_step_lasts_as_long_as_the_device_is_busy() -> None:
+    found = steps(*DEVICE).what_if(no_sync=True)
+    # The host needs 100 µs, 8 for the call, and 170; the device 802 and its gaps.
+    assert found.step_ns == pytest.approx(825_000, abs=20_000)
+    assert "gemm" not in found.change
+
+
+def test_workers_load_while_the_program_works() -> None:
+    report = steps(annotation(FETCH, 0, 8_000), span("aten::mm", 8_000, 2_000), step_us=10_000)
+    # Handing a batch over takes up to 0.5 ms; then two workers decide, who need 8 ms each.
+    assert report.what_if(workers=8).step_ns == pytest.approx(2_500_000, abs=1_000)
+    two = report.what_if(workers=2)
+    assert two.step_ns == 4_000_000
+    assert two.limit == "Then the workers decide how long a step takes."
+
+
+def test_communication_beside_other_work_takes_no_longer_than_itself() -> None:
+    report = steps(
+        span("aten::mm", 0, 20), launch(5, 10, correlation=1), kernel("gemm", 20, 300, correlation=1),
+        span("nccl:all_reduce", 30, 20), launch(35, 10, correlation=2),
+        kernel("ncclKernel_AllReduce", 322, 500, correlation=2), sync(100, 730),
+    )  # fmt: skip
+    assert report.what_if(overlap="communication").step_ns == pytest.approx(500_000, abs=1_000)
+
+
+def test_a_larger_batch_leaves_the_optimizer_and_the_cost_of_calls_as_they_are() -> None:
+    found = steps(*HOST).what_if(batch=2)
+    # Fetching 400 µs, and the ops but for 5 µs a call: 195 and 25 to 35 in addmm with 55 inside it.
+    assert found.step_ns == pytest.approx((STEP_US + 395 + 195 + 30 + 55) * 1_000, abs=12_000)
+    assert found.certainty == "guess"
+
+
+def test_graphs_leave_python_and_the_device() -> None:
+    busy = [span("aten::mm", 10 * at, 9) for at in range(40)]
+    found = steps(*busy, launch(0, 5, correlation=1), kernel("gemm", 20, 300, correlation=1)).what_if(graphs=True)
+    assert found.step_ns < STEP_US * 1_000 - 300_000
+
+
+def test_the_answer_says_what_limits_then_and_what_it_rests_on() -> None:
+    found = steps(*DEVICE).what_if(faster={"gemm": 2})
+    assert str(found).splitlines()[0] == "gemm 2 times as fast: 1 ms → 700 µs a step, 300 µs less (30 %)"
+    assert "of the critical path is work of the device, most of it `gemm`" in found.limit
+    assert found.saving_ns == found.before_ns - found.step_ns
+    assert found.speedup == pytest.approx(1 / 0.7)
+    assert found.path["dur_ns"].sum() == pytest.approx(3 * found.step_ns, abs=10)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({}, "nothing would be different"),
+        ({"faster": {"aten::m": 2}}, "nothing called 'aten::m' was recorded; did you mean 'aten::mm'"),
+        ({"faster": {"aten::mm": 0}}, "must be faster by a number above 0, such as 2 (got 0)"),
+        ({"faster": {"aten::mm": float("nan")}}, "must be faster by a number above 0"),
+        ({"faster": {"aten::mm": True}}, "must be faster by a number above 0"),
+        ({"faster": "aten::mm"}, "faster must be a dict"),
+        ({"faster": {1.5: 2}}, "a name, a line or a pair of times"),
+        ({"faster": {77: 2}}, "line 77 did not run; lines were not recorded"),
+        ({"faster": {(5, 1): 2}}, "the first before the second"),
+        ({"without": "compile"}, "no time is of the phase 'compile'"),
+        ({"no_sync": True}, "no call of this recording waits for a device"),
+        ({"graphs": True}, "this recording has none"),
+        ({"workers": 0}, "workers must be a whole number of at least 1 (got 0)"),
+        ({"overlap": "data"}, "overlap must be one of 'communication'"),
+        ({"overlap": "communication"}, "no communication was recorded"),
+        ({"batch": -1}, "how many times as large"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_is(asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        steps(*HOST).what_if(**asked)
+    assert words in str(caught.value)
+
+
+def test_loaders_with_workers_cannot_get_more_of_an_unknown_number() -> None:
+    report = steps(annotation(FETCH.replace("Single", "Multi").replace("Process", "Processing"), 0, 400))
+    with pytest.raises(OptionsError, match="the file does not say how many"):
+        report.what_if(workers=4)
+
+
+def test_a_recording_of_nothing_is_refused() -> None:
+    with pytest.raises(OptionsError, match="no thread with a step was recorded"):
+        Report(make_trace()).what_if(faster={"aten::mm": 2})
+
+
+def test_a_recording_without_steps_is_one_step_and_says_so() -> None:
+    found = Report(make_trace(span("aten::mm", 0, 60), span("aten::add", 60, 40))).what_if(faster={"aten::mm": 2})
+    assert (found.before_ns, found.step_ns) == (100_000, 70_000)
+    assert "the recording has no steps, so all of it is taken for one" in found.rests_on
+
+
+def test_work_without_launches_is_a_guess_that_says_so() -> None:
+    report = Report(make_trace(annotation("ProfilerStep#0", 0, 500), kernel("gemm", 10, 400, correlation=1)))
+    found = report.what_if(faster={"gemm": 2})
+    assert "no launch is in the file, so work of devices begins when it began" in found.rests_on
+
+
+def test_times_that_contradict_one_another_still_give_an_answer() -> None:
+    events = [event | {"ts": 0.0} if event["name"] == "gemm" else event for event in DEVICE]
+    found = steps(*events).what_if(faster={"aten::add": 2})
+    assert 0 <= found.step_ns <= STEP_US * 1_000 + 1
+
+
+def test_steps_that_do_not_count_are_not_in_the_answer() -> None:
+    report = steps(*HOST)
+    counted = report.counting(1)
+    assert counted.what_if(without=(0, 400_000)).step_ns == STEP_US * 1_000
+
+
+def test_names_of_files_are_no_code() -> None:
+    hostile = "<img src=x onerror=alert(1)>`\x1b[31m"
+    found = steps(span(hostile, 0, 500)).what_if(faster={hostile: 2})
+    assert found.step_ns == 750_000
+    assert "\x1b" not in str(found)
+
+
+REAL = {
+    "02_a100*": ({"graphs": True}, "dispatch"),
+    "05_v100*": ({"workers": 4}, "data"),
+    "06_v100*/rank1*": ({"overlap": "communication"}, "communication"),
+    "18_synthetic/s0*": ({"faster": {"gemm_kernel": 2}}, "compute"),
+}
+
+
+@pytest.mark.parametrize("pattern", REAL)
+def test_what_the_verdict_names_makes_a_real_step_shorter(traces: Path, pattern: str) -> None:
+    report = tp.load(next(iter(sorted(traces.glob(pattern)))))
+    asked, kind = REAL[pattern]
+    assert report.verdict.kind == kind
+    found = report.what_if(**asked)  # type: ignore[arg-type]
+    assert found.step_ns < 0.95 * found.before_ns
+    assert found.low_ns <= found.step_ns <= found.high_ns
+
+
+def test_what_is_not_on_the_path_changes_nothing(traces: Path) -> None:
+    report = tp.load(traces / "02_a100_ddp_rank0of2.json.gz")
+    beside = report.kernels.filter(pl.col("on_path_ns") == 0)["name"][0]
+    assert report.what_if(faster={beside: 2}).step_ns == pytest.approx(report.what_if(faster={beside: 1}).step_ns)
+
+
+def test_an_answer_is_frozen() -> None:
+    found = steps(*HOST).what_if(without="data")
+    assert replace(found, step_ns=1.0).step_ns == 1.0
