@@ -24,6 +24,7 @@ from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
 from torchprof_magic.findings.verdict.words import place_of, short_name
 from torchprof_magic.findings.watched import watched_run
+from torchprof_magic.findings.what_if.ladder import ladder
 from torchprof_magic.model.meta import TRACE_ID
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Unit
 
 DEVICE_WAITS = "Why the device waits"
+LADDER = "Fix this, then that limits"
 TOP_WAITS = 5
 TOP_ROWS = 6
 # From this share of the busy time on it is told that ops have more time on the device.
@@ -91,7 +93,7 @@ def overview_facts(trace: Trace, part: TimeRange = WHOLE) -> Facts:
             kind="phases",
             aside="per step" if not shown.is_range else shown.each,
         ),
-        *(() if shown.is_range else (_budget(trace),)),
+        *(() if shown.is_range else (_budget(trace), _ladder(trace))),
         _waits(trace, shown),
         _loaders(trace, shown),
         Section(title="Memory", facts=_memory(trace, part), kind="memory"),
@@ -131,6 +133,27 @@ def _why_idle(trace: Trace) -> Section:
     each = "per step" if account.has_steps else "in all"
     aside = f"{each}, of {format_ns(idle_ns / account.steps)}"
     return Section(title=DEVICE_WAITS, facts=facts, kind="bars", aside=aside)
+
+
+def _ladder(trace: Trace) -> Section:
+    """Return the step as it is, and after each of what limits it is fixed, one after the other."""
+    before_ns, rungs = ladder(trace)
+    now = Fact(label="Now", value=before_ns, unit="ns", note="as recorded", phase="python")
+    facts = tuple(
+        Fact(
+            label=f"{rung.group[0].upper()}{rung.group[1:]} {'gone' if rung.is_gone else '2× as fast'}",
+            value=rung.step_ns,
+            unit="ns",
+            note=f"then {rung.then}" if rung.then else "",
+            phase="forward",
+        )
+        for rung in rungs
+    )
+    return Section(title=LADDER, facts=(now, *facts) if facts else (), kind="bars", aside=_after(trace))
+
+
+def _after(trace: Trace) -> str:
+    return "a step after each, one after the other" if has_counted_steps(trace) else "all after each"
 
 
 def _idle_in(trace: Trace, shown: _Shown) -> Section:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
-from torchprof_magic.facts.shared import in_category, is_named
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.units import format_ratio
@@ -42,22 +42,27 @@ class Limit(NamedTuple):
     name: str
 
 
-def groups_of(trace: Trace, path: CriticalPath) -> IntArray:
-    """Return the group of each part of a path, a number of ``GROUPS``."""
-    row = np.where(path.piece >= 0, np.append(step_graph(trace).pieces.row, -1)[path.piece], -1)
+@once_per_trace
+def group_of_pieces(trace: Trace) -> IntArray:
+    """Return the group of each piece of the graph, a number of ``GROUPS``."""
+    row = step_graph(trace).pieces.row
 
     def of(which: np.ndarray) -> np.ndarray:
-        return np.append(which, False)[row]
+        found: np.ndarray = np.append(which, False)[row]
+        return found
 
     found = np.full(len(row), PYTHON, np.int64)
     found[of(in_category(trace, "cpu_op"))] = OPS
     found[of(in_category(trace, "runtime"))] = CALLS
-    phase = np.append(phase_of_events(trace), -1)[row]
-    found[phase == PHASES.index("data")] = DATA
+    found[np.append(phase_of_events(trace), -1)[row] == PHASES.index("data")] = DATA
     found[of(in_category(trace, *DEVICE_CATEGORIES))] = DEVICE
     found[of(is_named(trace, COLLECTIVE_KERNEL, "kernel") | is_named(trace, HOST_COLLECTIVE))] = COMMUNICATION
-    found[path.piece < 0] = WAITING
     return found
+
+
+def groups_of(trace: Trace, path: CriticalPath) -> IntArray:
+    """Return the group of each part of a path; the time that edges take is waiting."""
+    return np.where(path.piece >= 0, np.append(group_of_pieces(trace), WAITING)[path.piece], WAITING)
 
 
 def limit_of(trace: Trace, path: CriticalPath) -> Limit | None:

@@ -1,0 +1,98 @@
+"""Fix this, then that limits: what decides a step, made faster one after the other."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.step_graph.edges import LAUNCH, WAIT, WORKERS
+from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.facts.step_graph.path import path_of
+from torchprof_magic.findings.what_if.asked import baseline, predicted
+from torchprof_magic.findings.what_if.changes import Changed
+from torchprof_magic.findings.what_if.limits import (
+    COMMUNICATION,
+    DATA,
+    GROUPS,
+    WAITING,
+    Limit,
+    group_of_pieces,
+    limit_of,
+)
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.trace import Trace
+
+MOST_RUNGS = 4
+# A rung that makes a step shorter by less of it does not help.
+LEAST_SHARE = 0.02
+# Each rung replays the graph; of a larger one that takes as long as the rest of the report.
+MOST_PIECES = 600_000
+# What can be gone altogether; of all else, half of the time remains.
+CAN_GO = (DATA, COMMUNICATION, WAITING)
+
+
+class Rung(NamedTuple):
+    """A group of the path that is gone or takes half as long, the step after it, in ns, and what limits then."""
+
+    group: str
+    is_gone: bool
+    step_ns: float
+    then: str
+
+
+@once_per_trace
+def ladder(trace: Trace) -> tuple[float, tuple[Rung, ...]]:
+    """Return the typical step, in ns, and the rungs from what limits it on; none where nothing is known of steps."""
+    graph = step_graph(trace)
+    if len(graph.pieces.lane) > MOST_PIECES:
+        return 0.0, ()
+    base = baseline(trace)
+    if len(base.spans.step) == 0 or not base.spans.dur_ns.any():
+        return 0.0, ()
+    before = float(base.spans.dur_ns.mean())
+    now = Changed(graph.own_ns.astype(np.float64), graph.edges.delay_ns.astype(np.float64))
+    limit, rungs, done = _limit(trace, now), list[Rung](), set[int]()
+    while limit is not None and len(rungs) < MOST_RUNGS and limit.group not in done:
+        now = _improved(trace, now, limit.group)
+        after = predicted(trace, now).mean_ns
+        done.add(limit.group)
+        was, limit = limit.group, _limit(trace, now)
+        then = _title(limit.group) if limit is not None else ""
+        rungs.append(Rung(_title(was), was in CAN_GO, after, then))
+    return before, tuple(_that_help(before, rungs))
+
+
+def _that_help(before_ns: float, rungs: list[Rung]) -> list[Rung]:
+    """Return the rungs up to the last one that makes a step shorter; one that does not may be needed for the next."""
+    steps = [before_ns, *(rung.step_ns for rung in rungs)]
+    helps = [at for at, (step, after) in enumerate(pairwise(steps), 1) if step - after >= LEAST_SHARE * before_ns]
+    return rungs[: max(helps, default=0)]
+
+
+def _title(group: int) -> str:
+    return list(GROUPS.values())[group]
+
+
+def _limit(trace: Trace, now: Changed) -> Limit | None:
+    """Return what takes most of the critical path of the step with the median time."""
+    base, found = baseline(trace), predicted(trace, now)
+    typical = np.argsort(base.spans.dur_ns, kind="stable")[len(base.spans.step) // 2]
+    path = path_of(step_graph(trace), found.replayed, base.spans.chosen(np.array([typical])), by_replay=True)
+    return limit_of(trace, path)
+
+
+def _improved(trace: Trace, now: Changed, group: int) -> Changed:
+    """Return the graph with one group gone, or twice as fast."""
+    factor = 0.0 if group in CAN_GO else 0.5
+    is_here = group_of_pieces(trace) == group
+    own = np.where(is_here, now.own_ns * factor, now.own_ns)
+    kinds = {WAITING: (WAIT, LAUNCH), DATA: (WORKERS,)}.get(group, ())
+    kind = step_graph(trace).edges.kind
+    delay = np.where(np.isin(kind, kinds), np.minimum(now.delay_ns, 0), now.delay_ns)
+    if group == DATA:
+        delay = np.where(kind == WORKERS, -np.inf, delay)
+    return now._replace(own_ns=own, delay_ns=delay)
