@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Steps, phases, busy times and queue lengths have no names of their own, counters are curves, and waits are searched by
 # their gaps.
-SEARCHED = tuple(kind for kind in KINDS if kind not in ("step", "phase", "idle", "busy", "queue", "counter"))
+SEARCHED = tuple(kind for kind in KINDS if kind not in ("step", "phase", "idle", "busy", "queue", "counter", "path"))
 _PATTERN = re.compile(r"/(.+)/")
 
 

@@ -21,12 +21,13 @@ from torchprof_magic.facts.source.flame_boxes import HostBoxes, recorded_boxes, 
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
-from torchprof_magic.model.rows import filled
+from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import Column, Layer, Scale, SliceLane, Slices
 from torchprof_magic.model.units import format_bytes, format_file_size, format_ratio, short_file
 from torchprof_magic.tables.flame.call_tree import event_names
 from torchprof_magic.tables.phase_strip import phase_strip
 from torchprof_magic.tables.timeline.counter_lanes import CurveGroup, curve_groups, is_folded
+from torchprof_magic.tables.timeline.path_slices import names_of, path_slices
 from torchprof_magic.tables.waiting.idle import idle_runs
 from torchprof_magic.tables.waiting.queue import ALL_STREAMS, queue_series
 
@@ -52,6 +53,7 @@ KINDS = (
     "busy",
     "queue",
     "counter",
+    "path",
 )
 KIND = pl.Enum(KINDS)
 _KIND_OF = {
@@ -143,7 +145,12 @@ def timeline_slices(trace: Trace) -> Slices:
     """
     boxes, lanes = recorded_boxes(trace), _Lanes()
     layers = _layers(trace)
-    parts = [*_steps(trace, lanes), *_threads(trace, boxes, lanes, layers), *_devices(trace, lanes)]
+    parts = [
+        *_steps(trace, lanes),
+        *_path(trace, lanes),
+        *_threads(trace, boxes, lanes, layers),
+        *_devices(trace, lanes),
+    ]
     if trace.counters.height == 0 and not any((part.event >= 0).any() for part in parts):
         return Slices(frame=pl.DataFrame(schema=SCHEMA), lanes=(), layers=layers[:1])
     empty = pl.DataFrame(schema=SCHEMA).drop("source", "op")
@@ -209,6 +216,21 @@ def _steps(trace: Trace, lanes: _Lanes) -> list[_Part]:
     )
     step_slices = step_slices.with_columns(steps["number"].cast(pl.UInt32).alias("count"))
     return [_Part(part, _no_events(part.height)) for part in (step_slices, phases)]
+
+
+def _path(trace: Trace, lanes: _Lanes) -> list[_Part]:
+    """Return the critical paths of the steps, where they go over several threads and streams."""
+    path = path_slices(trace)
+    if len(path.row) == 0:
+        return []
+    lane, count = lanes.add("Critical path", "annotations", ""), len(path.row)
+    known = path.row >= 0
+    phase = np.full(count, PHASES.index("python"), np.int64)
+    phase[known] = phase_of_events(trace)[path.row[known]]
+    times = pl.Series(path.start_ns), pl.Series(path.end_ns - path.start_ns)
+    frame = _frame(lane, *times, names_of(trace, path), "path", _of_enum(phase, PHASE), depth=0)
+    note = values_at(trace.lanes["name"], path.lane).cast(pl.Categorical()).alias("note")
+    return [_Part(frame.with_columns(note), _no_events(count))]
 
 
 def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer, ...]) -> list[_Part]:

@@ -23,8 +23,8 @@ def test_after_loading_the_device_limits_and_after_that_the_host() -> None:
     before_ns, rungs = ladder(trace)
     assert before_ns == 2_000_000
     assert rungs == (
-        Rung("loading data", True, 1_000_000, "work of the device"),
-        Rung("work of the device", False, 650_000, "work of the device"),
+        Rung("loading data", is_gone=True, step_ns=1_000_000, then="work of the device"),
+        Rung("work of the device", is_gone=False, step_ns=650_000, then="work of the device"),
     )
     section = next(each for each in overview_facts(trace).sections if each.title == LADDER)
     assert [(fact.label, fact.value, fact.note) for fact in section.facts] == [

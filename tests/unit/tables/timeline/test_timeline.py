@@ -62,9 +62,11 @@ def name_at(slices: Slices, row: int) -> str:
 
 
 def linked(slices: Slices, name: str) -> list[tuple[str, str]]:
-    """Return what each slice of a name links to: its source and the op around that. What a device waits for is none."""
+    """Return what each slice of a name links to: its source and the op around that; not waits, and not the path."""
     links = rows(slices, "kind", "source", "op", name=name)
-    return [(name_at(slices, source), name_at(slices, op)) for kind, source, op in links if kind != "idle"]
+    return [
+        (name_at(slices, source), name_at(slices, op)) for kind, source, op in links if kind not in ("idle", "path")
+    ]
 
 
 EVERYTHING = (
@@ -393,7 +395,7 @@ def test_an_op_of_backward_links_to_the_op_of_forward_that_made_it() -> None:
     assert rows(slices, "start_us", name="aten::mm")[0] == (0,)
     assert slices.frame["start_ns"][rows(slices, "source", name="MmBackward0", kind="op")[0][0]] == 0
     assert linked(slices, "gemm") == [("cudaLaunchKernel", "MmBackward0")]
-    assert rows(slices, "phase", name="gemm") == [("backward",)]
+    assert rows(slices, "phase", name="gemm", kind="kernel") == [("backward",)]
 
 
 def test_a_range_on_a_device_has_the_phase_of_its_range_on_the_host() -> None:
