@@ -153,7 +153,7 @@ def _ladder(trace: Trace) -> Section:
 
 
 def _after(trace: Trace) -> str:
-    return "a step after each, one after the other" if has_counted_steps(trace) else "all after each"
+    return "step after each" if has_counted_steps(trace) else "all after each"
 
 
 def _idle_in(trace: Trace, shown: _Shown) -> Section:
