@@ -296,7 +296,8 @@ def _compile(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     what = "for compilation or graph capture"
     if cause.kind == "initialisation":
         what = f"for work that is done once: {one_time_work(trace).what}"
-    return (*_idle_for(account, cause, what), *_in(account, cause), *_inside(cause), _plain("."), *_captured(trace))
+    around = (_plain(" It is inside "), _named(cause.around), _plain(".")) if cause.around else ()
+    return (*_idle_for(account, cause, what), *_in(account, cause), _plain("."), *around, *_captured(trace))
 
 
 def _captured(trace: Trace) -> tuple[Span, ...]:

@@ -70,7 +70,7 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
 // How many are named before the code.
 const MOST_FIRST = 2;
 
-/** The changes with the largest savings, of those that stand at lines further down. */
+/** The changes with the largest savings, where their lines are out of sight at first. */
 export function FirstCards({ report, cards }: Omit<CardsProps, "hasSteps">) {
   const first = cards
     .filter(({ card }) => card.saving_ns !== null)

@@ -125,15 +125,33 @@ describe("the code on the overview", () => {
     expect(root.querySelector("img")).toBeNull();
   });
 
-  it("is preceded by the two changes that save most, as their lines may be out of sight", async () => {
-    const saving = (saving_ns: number | null, title: string) => ({ ...CARD, saving_ns, title });
-    const cards = [saving(5e6, "First"), saving(2e6, "Second"), saving(null, "Guess")];
-    const root = await show({ cards });
+  it("is preceded by the two changes that save most, where the first is too far down to be seen", async () => {
+    const count = 12;
+    const times = Float64Array.from({ length: count }, () => 1e6);
+    const zeros = new Float64Array(count);
+    const lines = encodeFrame([
+      ["file", Array.from(times, () => "In [4]")],
+      ["line", Float64Array.from(times, (_, at) => at + 1)],
+      ["source", Array.from(times, (_, at) => `f(${at})`)],
+      ["phase", Array.from(times, () => "forward")],
+      ["cpu_ns", times],
+      ["own_ns", times],
+      ["backward_ns", zeros],
+      ["wait_ns", zeros],
+    ]);
+    const card = (saving_ns: number | null, title: string, line: number) => {
+      return { ...CARD, saving_ns, title, spot: `In [4]:${line}` };
+    };
+    const [second, guess] = [card(2e6, "Second", 2), card(null, "Guess", 3)];
+    const root = await show({ cards: [card(5e6, "First", 11), second, guess], lines });
     expect(textsOf(root, ".tp-first-cards li").map((text) => text.slice(0, 7))).toEqual([
       "1First ",
       "2Second",
     ]);
     expect(textsOf(root, ".tp-first-cards strong")).toEqual(["up to 5\u00a0ms", "up to 2\u00a0ms"]);
+    mounted?.unmount();
+    const near = await show({ cards: [card(5e6, "First", 2), card(2e6, "Second", 11)], lines });
+    expect(near.querySelector(".tp-first-cards")).toBeNull();
   });
 
   it("leads from a line to its row in the view of the source", async () => {

@@ -54,6 +54,20 @@ export function useCode(
   return { report, view, frame, items, column, each, changes, named: named?.row ?? -1 };
 }
 
+// About as many rows are in sight below the verdict, and a change is as high as three of them.
+const ROWS_IN_SIGHT = 9;
+const CHANGE_ROWS = 3;
+
+/** Whether the first of the changes stands so far down that it is not seen beside the verdict. */
+export function isFirstFarDown({ items, changes }: Code): boolean {
+  const numbers = [...changes.values()].flat().map(({ number }) => number);
+  const first = Math.min(...numbers);
+  const hasFirst = (row: number) => changes.get(row)?.some(({ number }) => number === first);
+  const at = items.findIndex(({ row }) => hasFirst(row));
+  const above = items.slice(0, at).flatMap(({ row }) => changes.get(row) ?? []);
+  return at + CHANGE_ROWS * above.length >= ROWS_IN_SIGHT;
+}
+
 /** The view of the source, or where there is none that of the facts. */
 function linesOf({ source }: ReportContext, facts: FactsHeader): LateView {
   const view = source.header.views.find(({ name }) => name === "source");

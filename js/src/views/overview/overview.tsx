@@ -13,7 +13,7 @@ import { useWidth } from "../common/use-width";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
 import { Cards, FirstCards, NoCards, numberedCards } from "./cards";
-import { CodeSection, useCode } from "./code";
+import { CodeSection, isFirstFarDown, useCode } from "./code";
 import { MemoryStrip } from "./memory-strip";
 import { RunStrip } from "./run-strip";
 
@@ -51,7 +51,9 @@ export function FactsView({ report, view }: FactsProps) {
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
       <Verdict report={report} isNamedBelow={code !== null && code.named >= 0}>
-        <FirstCards report={report} cards={[...placed]} />
+        {code !== null && isFirstFarDown(code) && (
+          <FirstCards report={report} cards={[...placed]} />
+        )}
       </Verdict>
       {code !== null && <CodeSection {...code} />}
       {strips.map((section) => sectionOf(report, section))}

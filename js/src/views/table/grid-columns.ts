@@ -230,18 +230,18 @@ export function fittingColumns(
     shown.find(({ header }) => header.has_bar);
   const canGo = (column: GridColumn) =>
     !column.isLead && column !== first && chosen.get(column.header.name) !== true;
-  // Where the lines themselves have too little room, their file says less than their text.
-  const isCode = shown.some(({ header, isLead }) => isLead && header.is_verbatim);
   const roomy = withoutLast(
     shown,
-    (each) => canGo(each) && (each.header.is_minor || (isCode && isFile(each.header))),
+    (each) => canGo(each) && each.header.is_minor,
     (rest) => wishedPx(rest) <= widthPx,
   );
-  // Places that stand ahead of the names are cut before they go.
+  // Places that stand ahead of the names are cut before they go; but files say less than the text of lines.
+  const isCode = shown.some(({ header, isLead }) => isLead && header.is_verbatim);
+  const isPlace = ({ header }: GridColumn) => isCode && isFile(header);
   const lead = shown.findIndex(({ isLead }) => isLead);
   const placed = withoutLast(
     roomy,
-    (each) => canGo(each) && !each.header.has_bar && shown.indexOf(each) > lead,
+    (each) => canGo(each) && !each.header.has_bar && (shown.indexOf(each) > lead || isPlace(each)),
     (rest) => rest.reduce((sum, column) => sum + closePx(column, rest), 0) <= widthPx,
   );
   const behind = withoutLast(
