@@ -40,6 +40,7 @@ from torchprof_magic.capture.parts import (
     FACTS,
     FREED_EVENTS,
     FUNCTIONS,
+    FX_NAMES,
     HAND_OVER,
     HISTORY,
     INTERRUPTS,
@@ -71,6 +72,7 @@ from torchprof_magic.capture.torch_api.compiled_frames import compiled_frames
 from torchprof_magic.capture.torch_api.compiling import watch_optimizers
 from torchprof_magic.capture.torch_api.cuda_graphs import watch_cupti
 from torchprof_magic.capture.torch_api.engine import Engine
+from torchprof_magic.capture.torch_api.fx_names import NAMES
 from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.capture.watch.compiled_steps import Callers
 from torchprof_magic.capture.watch.program import ProgramWatch
@@ -267,6 +269,7 @@ class CaptureSession:
         parts.set_up(OTHER_PROFILERS, watch_others, self._watches)
         parts.set_up(CUDA_GRAPHS, partial(watch_cupti, self._problems), self._watches)
         parts.set_up(COMPILATIONS, self._compilations.watch, self._watches)
+        parts.set_up(FX_NAMES, NAMES.switch_on, self._watches)
         parts.run(DESCRIPTORS, SPARE.hold)
         self._state = State.OPEN
 
@@ -915,6 +918,7 @@ class CaptureSession:
             others_share=self._others_share,
             compiled=self.parts.ask(COMPILED_CODE, compiled_frames, default=()),
             compilations=self.parts.ask(COMPILATIONS, self._compilations.take, default=()),
+            fx_graphs=self.parts.ask(FX_NAMES, NAMES.known, default=()),
         )
         return replace(self.parts.ask(LINES, self._with_program, found, default=found), problems=self.problems)
 

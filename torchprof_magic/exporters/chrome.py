@@ -10,14 +10,18 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from torchprof_magic.exporters.exact_text import json_list, json_text, json_value, micros, translated
 from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.model.counter_names import event_name
 from torchprof_magic.model.cycle_filter import without_captures
+from torchprof_magic.model.fx_marks import SCOPE, marks_of
+from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.meta import CALL_STACKS_KEY
-from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS
+from torchprof_magic.model.rows import values_at
+from torchprof_magic.model.trace import COLLECTIVE_KEYS, LAUNCH_KEYS, TEXT
 from torchprof_magic.model.vendors import DEVICE_TYPES, RUNTIME_CATEGORIES
 from torchprof_magic.system.files.atomic import write_text
 
@@ -49,6 +53,8 @@ _ARGS = (
     ("concrete_inputs", "Concrete Inputs"),
     ("script_modules", "Module Hierarchy"),
     ("kernel", "kernel"),
+    ("stack_trace", "stack_trace"),
+    ("node_name", "node_name"),
 )
 _MEMORY_ARGS = (
     ("reserved_bytes", "Total Reserved"),
@@ -146,7 +152,7 @@ def _value_of(text: str) -> object:
 def _parts(trace: Trace, tracks: Tracks, first_ns: int) -> Iterator[list[str]]:
     yield _metadata_lines(tracks, has_outside=bool((trace.memory["event"] < 0).any()))
     yield _profiler_lines(trace, first_ns)
-    events = _with_tracks(trace.events, tracks).with_columns(pl.col("start_ns") - first_ns)
+    events = _with_tracks(_with_nodes(trace), tracks).with_columns(pl.col("start_ns") - first_ns)
     arrows = _arrow_ends(trace, events)
     for offset in range(0, events.height, CHUNK_ROWS):
         chunk = events.slice(offset, CHUNK_ROWS)
@@ -158,6 +164,16 @@ def _parts(trace: Trace, tracks: Tracks, first_ns: int) -> Iterator[list[str]]:
     yield _counter_order_lines(trace.counters)
     for counters in trace.counters.with_columns(pl.col("time_ns") - first_ns).iter_slices(CHUNK_ROWS):
         yield _counter_lines(counters)
+
+
+def _with_nodes(trace: Trace) -> pl.DataFrame:
+    """Return the events with what torch writes at those in compiled code: the name of the node and its lines."""
+    if not trace.fx_nodes.height:
+        return trace.events.with_columns(pl.lit(None, TEXT).alias(name) for name in ("stack_trace", "node_name"))
+    is_scope = trace.events["name"].cast(pl.String).str.contains(SCOPE).to_numpy()
+    node = np.where(is_scope, NO_PARENT, marks_of(trace).node)
+    stack, name = (values_at(trace.fx_nodes[column], node) for column in ("stack", "name"))
+    return trace.events.with_columns(stack.alias("stack_trace"), name.alias("node_name"))
 
 
 def _with_tracks(events: pl.DataFrame, tracks: Tracks) -> pl.DataFrame:
@@ -239,6 +255,8 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
         translated(events["concrete_inputs"], json_value).alias("concrete_inputs"),
         translated(events["script_modules"], json_text).alias("script_modules"),
         translated(events["kernel"], json_text).alias("kernel"),
+        translated(events["stack_trace"], json_text).alias("stack_trace"),
+        translated(events["node_name"], json_text).alias("node_name"),
         translated(events["launch_config"], partial(_members, LAUNCH_KEYS)).alias("launch_members"),
         translated(events["collective"], partial(_members, COLLECTIVE_KEYS)).alias("collective_members"),
     )

@@ -12,6 +12,7 @@ import polars as pl
 
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.distinct import codes_of, last_rows, numbered
+from torchprof_magic.model.fx_marks import SCOPE
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.known_names import KnownNames, known_names
 from torchprof_magic.model.rows import are_in, filled, in_categories, rows_where, values_at
@@ -109,6 +110,12 @@ def is_named(trace: Trace, pattern: str, *categories: str) -> BoolArray:
     names = _event_names(trace)
     found = names.known.matches(pattern, names.distinct["name"], names.numbers)[names.of_events]
     return found if is_of is None else found & is_of
+
+
+@once_per_trace
+def is_mark(trace: Trace) -> BoolArray:
+    """Return which events are marks of torch.compile around others: scopes, and no ops."""
+    return is_named(trace, SCOPE, "cpu_op", "user_annotation")
 
 
 def readable_names(trace: Trace, rows: IntArray, readable: Callable[[pl.Series], pl.Series]) -> pl.Series:

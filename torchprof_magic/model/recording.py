@@ -136,6 +136,42 @@ class LiveStorage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FxNode:
+    """A node of a graph of torch.compile.
+
+    ``does`` is what the program called for it, such as ``linear``, or ``linear backward``. ``stack`` are the lines of
+    the model, as torch writes them, the innermost last. ``modules`` has the path, below the one that was compiled, and
+    the class of each module around it.
+    """
+
+    name: str
+    does: str = ""
+    stack: str = ""
+    modules: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FxCall:
+    """A call of a kernel in code of Inductor, and the nodes that the kernel computes."""
+
+    kernel: str
+    nodes: tuple[FxNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FxGraph:
+    """What a graph of torch.compile runs: its nodes by number, or the calls of Inductor's code in order.
+
+    ``name`` is what its range in a trace says, ``## name ##``. ``code`` is the file of Inductor's code.
+    """
+
+    name: str
+    nodes: tuple[FxNode, ...] = ()
+    calls: tuple[FxCall, ...] = ()
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramMarks:
     """What the lines and modules of the program did in one cycle, by ``time.perf_counter_ns``.
 
@@ -178,7 +214,7 @@ class Recording:
     ``function_lines``, ``wait_sites`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU
     could use, and ``others_share`` the part of the machine's cores that other programs took during the run.
     ``compiled`` are the functions that the process has compiled, and ``compilations`` what was compiled during the run.
-    ``watched`` is the whole run, if it was watched.
+    ``fx_graphs`` are those that the process can name the nodes of. ``watched`` is the whole run, if it was watched.
     """
 
     cycles: tuple[Cycle, ...]
@@ -203,6 +239,7 @@ class Recording:
     others_share: float | None = None
     compiled: tuple[CompiledFrame, ...] = ()
     compilations: tuple[Compilation, ...] = ()
+    fx_graphs: tuple[FxGraph, ...] = ()
     watched: WatchedRun | None = None
 
     @property

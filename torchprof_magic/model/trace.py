@@ -709,6 +709,63 @@ GRAPH_TENSORS_COLUMNS = (
     FrameColumn("device", pl.String, "text", "Its device.", max_chars=MAX_TEXT),
 )
 
+FX_NODES_COLUMNS = (
+    FrameColumn(
+        "graph",
+        TEXT,
+        "text",
+        "Graph, as its ranges in the trace name it: a file that torch.fx wrote, or the key of code of Inductor.",
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
+        "number", pl.Int32, "count", "Number of the node in its graph; of a call, its place among all.", least=0
+    ),
+    FrameColumn("name", TEXT, "code", "Name of the node; of a call, what it fuses.", max_chars=MAX_NAME_CHARS),
+    FrameColumn(
+        "kernel",
+        TEXT,
+        "code",
+        "Of a call in code of Inductor: the kernel, as the code names it; null for nodes.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn(
+        "call",
+        pl.Int32,
+        "row",
+        "Call that computes the node together with others, an earlier row; -1 for none.",
+        least=-1,
+        row_of="fx_nodes",
+    ),
+    FrameColumn(
+        "stack",
+        TEXT,
+        "text",
+        "Lines of the model, as torch writes them; null if it does not tell.",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
+    ),
+    FrameColumn(
+        "file",
+        TEXT,
+        "text",
+        "File of the innermost line that is not torch's own; of a call, that of most of its nodes.",
+        is_nullable=True,
+        max_chars=MAX_NAME_CHARS,
+    ),
+    FrameColumn("line", pl.Int32, "count", "Number of that line, from 1.", is_nullable=True, least=0),
+    FrameColumn("source", TEXT, "code", "Text of that line.", is_nullable=True, max_chars=MAX_NAME_CHARS),
+    FrameColumn(
+        "modules",
+        TEXT,
+        "json",
+        "Path, below the compiled module, and class of each module around it, the outermost first; null if not known.",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
+    ),
+    FrameColumn("code", TEXT, "text", "File of the code of Inductor.", is_nullable=True, max_chars=MAX_NAME_CHARS),
+)
+
 
 def _schema(columns: tuple[FrameColumn, ...]) -> dict[str, DType]:
     return {column.name: column.dtype for column in columns}
@@ -760,11 +817,12 @@ FRAME_COLUMNS = {
     "graph_ops": GRAPH_OPS_COLUMNS,
     "graph_tensors": GRAPH_TENSORS_COLUMNS,
     "counters": COUNTERS_COLUMNS,
+    "fx_nodes": FX_NODES_COLUMNS,
 }
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 12
+SAVED_VERSION = 13
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -780,6 +838,7 @@ ADDED_FRAMES = {
     "counters": 9,
     "waits": 10,
     "host_lines": 11,
+    "fx_nodes": 13,
 }
 # Columns that they lack.
 ADDED_COLUMNS = {
@@ -838,6 +897,9 @@ class Trace(_Referable):
     ``graph_ops`` and ``graph_tensors`` are those of an execution trace, which has nothing else.
 
     ``counters`` are what the file says of values over time, such as the power of a device.
+
+    ``fx_nodes`` are the nodes of graphs of torch.compile that a live run could name: what the ranges ``## 5 ##`` in a
+    trace mean, and what each kernel of Inductor computes.
     """
 
     events: pl.DataFrame
@@ -862,6 +924,7 @@ class Trace(_Referable):
     graph_ops: pl.DataFrame = field(default_factory=_empty("graph_ops"))
     graph_tensors: pl.DataFrame = field(default_factory=_empty("graph_tensors"))
     counters: pl.DataFrame = field(default_factory=_empty("counters"))
+    fx_nodes: pl.DataFrame = field(default_factory=_empty("fx_nodes"))
 
     @property
     def has_device(self) -> bool:

@@ -18,7 +18,7 @@ from torchprof_magic.findings.hottest_rows import answered
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
-from torchprof_magic.tables import budget, compilations, coverage, devices, process_groups, steps, watched
+from torchprof_magic.tables import budget, compilations, coverage, devices, events, process_groups, steps, watched
 from torchprof_magic.tables import critical_path as path
 from torchprof_magic.tables import execution_trace as graph
 from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
@@ -263,6 +263,8 @@ VIEWS: tuple[View[Trace], ...] = (
     ),
     _grouping("module", "Module"),
     _grouping("line", "Line"),
+    _grouping("fx_node", "FX node"),
+    _grouping("model_line", "Model line"),
     _grouping("shapes", "Shape"),
     _grouping("dtypes", "Type"),
     _grouping("overload", "Overload"),
@@ -413,8 +415,8 @@ VIEWS: tuple[View[Trace], ...] = (
         name="events",
         sentence="One row per event, sorted by lane, start and descending duration.",
         details="`parent` is the row of the enclosing event, or -1.",
-        columns=model.EVENTS_COLUMNS,
-        frame=attrgetter("events"),
+        columns=events.COLUMNS,
+        frame=events.events_table,
     ),
     View(
         name="lanes",

@@ -20,6 +20,7 @@ from torchprof_magic.model.problems import problem
 from torchprof_magic.model.recording import READ_FILES
 from torchprof_magic.model.units import format_file_size
 from torchprof_magic.run.function_lines import own_function_scopes, with_function_lines
+from torchprof_magic.run.fx_nodes import with_fx_nodes
 from torchprof_magic.run.host_lines import with_host_lines
 from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.storages import with_storages
@@ -86,7 +87,7 @@ def trace_of(
     functions = own_function_scopes(trace, recording, cell)
     trace = without_transitions(trace, recording)  # last: the clocks are compared by where torch's ranges begin
     trace = with_function_lines(replace(trace, steps=_with_marks(trace.steps, marks)), functions)
-    trace = join_passes(trace)
+    trace = with_fx_nodes(join_passes(trace), recording)
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(
         trace.meta,
@@ -140,7 +141,14 @@ def _labels_in(trace: Trace, recording: Recording) -> tuple[tuple[str, str], ...
     compiled |= {each.file for frame in recording.compiled for each in frame.breaks}
     compiled |= {frame.file for frame in recording.compilations}
     compiled |= {each.file for frame in recording.compilations for each in frame.breaks}
-    files = {*trace.stacks["file"], *trace.sites["file"], *trace.waits["file"], *trace.host_lines["file"], *compiled}
+    files = {
+        *trace.stacks["file"],
+        *trace.sites["file"],
+        *trace.waits["file"],
+        *trace.host_lines["file"],
+        *trace.fx_nodes["file"],
+        *compiled,
+    }
     return tuple((file, label) for file, label in trace.meta.cell_labels if file in files)
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Times of perf_counter_ns are above this, and line numbers below it, so that the two can be told apart.
 _LEAST_TIME = 2**31
 _CALLED, _RETURNED = -1, -2
+# What torch.compile makes of a model: its modules run in compiled code, and are no sites of their own.
+_COMPILED = "OptimizedModule"
 
 
 class _Runs(NamedTuple):
@@ -170,11 +172,11 @@ def _module_sites(modules: Sequence[ModuleSite], before: int) -> pl.DataFrame:
 def _paths(modules: Sequence[ModuleSite]) -> list[str]:
     """Return the path of each module.
 
-    Where several roots contain modules, paths begin with the variable or the class of their root, or those of two
-    models would be the same.
+    Where several roots contain modules, as a compiled one does, paths begin with the variable or the class of their
+    root, or those of two models would be the same.
     """
     roots = [_root(modules, number) for number in range(len(modules))]
-    containing = {root for number, root in enumerate(roots) if root != number}
+    containing = {root for number, root in enumerate(roots) if root != number or modules[root].class_name == _COMPILED}
     titles = _distinct([modules[root].path or modules[root].class_name for root in roots], roots)
     paths = []
     for number, (root, title, module) in enumerate(zip(roots, titles, modules, strict=True)):

@@ -36,6 +36,8 @@ KEYWORDS_OF_CALLS: Final = "with_kwargs for hooks of all modules"
 EXTRA_RESOURCES: Final = "set_extra_resource_collection"
 RECOMPILE_REASON: Final = "CompilationMetrics.recompile_reason"
 BACKWARD_METRICS: Final = "CompilationMetrics.is_forward"
+NODE_MARKS: Final = "enrich_profiler_metadata"
+KERNEL_NODES: Final = "provenance_tracking_level"
 STACKS_SINCE: Final = (2, 7, 1)
 # From the first of these versions to before the second; with 2.4.1, 2.7.1, 2.8, 2.9.1, 2.13 and 2.15 it does not.
 HOOK_GUARDS: Final = (2, 5), (2, 7)
@@ -99,6 +101,15 @@ def _measures(name: str) -> bool:
         return re.search(rf"^    {name}: ", _compiler_source(), re.MULTILINE) is not None
     except OSError:
         return False
+
+
+def _has_setting(file: str, name: str) -> bool:
+    """Return whether a file of torch has a setting. Its source is asked: importing some of them takes seconds."""
+    try:
+        source = (Path(torch.__file__).parent / file).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return re.search(rf"^ *{name}\b", source, re.MULTILINE) is not None
 
 
 @lru_cache(maxsize=1)
@@ -165,6 +176,16 @@ FEATURES: Final = (
         BACKWARD_METRICS,
         lambda: _measures("is_forward"),
         instead="report.compilations has no rows of backward passes",
+    ),
+    Feature(
+        NODE_MARKS,
+        lambda: _has_setting("fx/experimental/_config.py", NODE_MARKS),
+        instead="ops in compiled code have no FX nodes, and stand at the line and the module that was compiled",
+    ),
+    Feature(
+        KERNEL_NODES,
+        lambda: _has_setting("_inductor/config.py", KERNEL_NODES),
+        instead="kernels of Inductor have no FX nodes",
     ),
     Feature(
         "use_python_export",

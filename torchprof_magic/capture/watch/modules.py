@@ -18,6 +18,7 @@ from torch.nn.modules import module as torch_module
 from torchprof_magic.capture.parts import MODULES
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.compiling import MODULE_HOOKS, hide_from_compiler
+from torchprof_magic.capture.torch_api.fx_names import WRAPPER, is_marked_graph
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_modules, named_parameters
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in, unseen
 from torchprof_magic.capture.torch_api.storages import values_in
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 CALL_NS = 4_000
 MOST_OF_STEP = 0.03
 MAX_CALLS = 1_000_000
+# The number of graphs that torch.compile makes of modules: they are none of the program's.
+_NO_MODULE = -1
 # So many shapes of a call are kept, and so many values are looked at to find them.
 MAX_SHAPES = 4
 MAX_VALUES = 100
@@ -131,6 +134,8 @@ class ModuleMarks:
         try:
             known = self._numbers.get(id(module))
             number = known[1] if known is not None and known[0]() is module else self._number(module)
+            if number == _NO_MODULE:
+                return
             thread = get_native_id()
             above = self._depth.setdefault(thread, [])
             if not above:
@@ -191,6 +196,9 @@ class ModuleMarks:
             add(number)
 
     def _number(self, module: torch.nn.Module) -> int:
+        if is_marked_graph(module):
+            self._numbers[id(module)] = (weakref.ref(module), _NO_MODULE)
+            return _NO_MODULE
         number = len(self._modules)
         self._modules.append((weakref.ref(module), type(module).__name__))
         self._numbers[id(module)] = (self._modules[number][0], number)
@@ -235,13 +243,14 @@ class ModuleMarks:
         known = {"": number}
         for path, module in named_modules(root):
             entry = self._numbers.get(id(module))
-            if not path or entry is None or entry[0]() is not module or entry[1] in places:
+            if not path or entry is None or entry[0]() is not module or entry[1] in {_NO_MODULE, *places}:
                 continue
             above = path
             while above not in known or above == path:
                 above = above.rpartition(".")[0]
             known[path] = entry[1]
-            places[entry[1]] = (path, known[above])
+            # What torch.compile puts around a model is no attribute of the program's.
+            places[entry[1]] = (path.replace(f"{WRAPPER}.", ""), known[above])
 
 
 def _remove(after: RemovableHandle) -> None:

@@ -55,7 +55,7 @@ COMPILE_NAME = (
     r"|[/\\]cudagraph_trees\.py\([0-9]+\): (record_function|_record)$"
     r"|[/\\]cuda[/\\]graphs\.py\([0-9]+\): (capture_begin|capture_end)$|StreamBeginCapture|StreamEndCapture"
 )
-WRAPPER_NAME = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|^## "
+WRAPPER_NAME = r"^(Torch-Compiled Region|CompiledFunction(Backward)?$|autograd::engine::|torch::autograd::)|^## "
 _SCOPE = ("site", "lane", "start_ns", "dur_ns")
 PROFILER_NAME = r"(^|[/\\])torch[/\\]profiler[/\\]"
 

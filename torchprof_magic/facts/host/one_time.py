@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 IMPORT_NAME = r"<frozen importlib\._bootstrap>\([0-9]+\): _find_and_load$"
 WORKER_FETCH = r"^enumerate\(DataLoader\)#_MultiProcessingDataLoaderIter"
 # Ops that only stand around others.
-_AROUND = r"^(Torch-Compiled Region|autograd::engine::|torch::autograd::)|Backward[0-9]*$|^## "
+_AROUND = (
+    r"^(Torch-Compiled Region|CompiledFunction(Backward)?$|autograd::engine::|torch::autograd::)|Backward[0-9]*$|^## "
+)
 # The first of several is done once if it takes this long, and this many times as long as the others.
 LONG_CALL_NS = 1_000_000
 LONG_OP_NS = 10_000_000

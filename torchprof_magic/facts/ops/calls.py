@@ -9,7 +9,7 @@ import numpy as np
 
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.graph_work import origin_links
-from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_mark, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import (
@@ -73,9 +73,12 @@ def op_rows(trace: Trace) -> OpRows:
 
 
 def rows_among(trace: Trace, categories: tuple[str, ...]) -> OpRows:
-    """Return the self and total values of every single event of some categories, which may enclose one another."""
+    """Return the self and total values of every single event of some categories, which may enclose one another.
+
+    The marks of torch.compile around its nodes are none of them.
+    """
     events = trace.events
-    found = nest_among(trace, in_category(trace, *categories))
+    found = nest_among(trace, in_category(trace, *categories) & ~is_mark(trace))
     start, dur = (events[name].to_numpy()[found.row] for name in ("start_ns", "dur_ns"))
     if trace.meta.captured_lanes:
         dur = dur * ~on_captured_lanes(trace)[found.row]

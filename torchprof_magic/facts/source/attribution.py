@@ -12,7 +12,8 @@ from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
 from torchprof_magic.facts.host.host_states import Timeline, pieces_of, timelines_of
 from torchprof_magic.facts.ops.flops import flops_in
 from torchprof_magic.facts.shared import device_rows
-from torchprof_magic.facts.source.forward_of import backward_nodes, first_forward_of_events, forward_of_events
+from torchprof_magic.facts.source.forward_of import first_forward_of_events, forward_of_events
+from torchprof_magic.facts.source.fx_nodes import backward_parts
 from torchprof_magic.facts.step_graph.on_path import OnPath, on_path
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
@@ -21,11 +22,16 @@ from torchprof_magic.model.rows import are_known, filled
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.trace import Trace
 
 
 class Runs(NamedTuple):
-    """Single runs of parts of the program, in nesting order; ``site`` numbers the parts from 0 to ``sites - 1``."""
+    """Single runs of parts of the program, in nesting order; ``site`` numbers the parts from 0 to ``sites - 1``.
+
+    ``of_event`` is the part of each event in compiled code, of which no run tells it, and -1 for others. ``goes_on``
+    marks runs of parts that have run before in the same run of compiled code: they are no further calls.
+    """
 
     site: IntArray
     lane: IntArray
@@ -33,6 +39,8 @@ class Runs(NamedTuple):
     dur_ns: IntArray
     sites: int
     is_of_lines: bool = False
+    of_event: IntArray | None = None
+    goes_on: BoolArray | None = None
 
 
 class Shares(NamedTuple):
@@ -101,7 +109,14 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     known = np.flatnonzero(forward >= 0)
     of_forward = sites[forward[known]]
     sites[known] = np.where(of_forward >= 0, of_forward, sites[known])
-    return sites
+    return sites if runs.of_event is None else _with_compiled(sites, runs.of_event, forward)
+
+
+def _with_compiled(sites: IntArray, of_event: IntArray, forward: IntArray) -> IntArray:
+    """Return the parts of events with those in compiled code, and of what autograd runs for these."""
+    of_forward = np.append(of_event, NO_PARENT)[forward]
+    sites = np.where(of_forward >= 0, of_forward, sites)
+    return np.where(of_event >= 0, of_event, sites)
 
 
 def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
@@ -121,7 +136,7 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
     calls = calls_that_block(trace)
     calls = BlockingCalls(*(column[~calls.meet("profiler")] for column in calls))
     _, wait_ns = part.cut(calls.start_ns, calls.end_ns - calls.start_ns)
-    nodes = backward_nodes(trace)
+    nodes = backward_parts(trace)
     flops = flops_in(trace, part)
     counted = np.flatnonzero(are_known(flops))
     of_counted, is_of_backward = filled(flops, 0)[counted], forward[counted] >= 0
@@ -171,7 +186,8 @@ def _runs(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
 def times_run(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
     """Return for each run how often it was in a part of the time: 1 if any of it was, and once more per replay."""
     ran = part.touches(runs.start_ns, runs.dur_ns) & ~np.isin(runs.lane, trace.meta.captured_lanes)
-    return ran.astype(np.int64) + replays_at(trace, part, runs.lane, runs.start_ns)
+    times = ran.astype(np.int64) + replays_at(trace, part, runs.lane, runs.start_ns)
+    return times if runs.goes_on is None else np.where(runs.goes_on, 0, times)
 
 
 def is_repeated(runs: Runs) -> np.ndarray:

@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.proper_nest import PLACE, RANGE, nest_properly, roles_of
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
-from torchprof_magic.facts.shared import in_category, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_mark, once_per_trace
 from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.model.intervals import (
@@ -246,9 +246,9 @@ def _visible_on_host(trace: Trace) -> BoolArray:
     progress bar) and would only show waiting.
     """
     if not in_category(trace, "python_function").any():
-        return in_category(trace, *OP_CATEGORIES)
+        return in_category(trace, *OP_CATEGORIES) & ~is_mark(trace)
     category = pl.col("category")
-    is_op = category.is_in(OP_CATEGORIES)
+    is_op = category.is_in(OP_CATEGORIES) & ~pl.lit(pl.Series(is_mark(trace)))
     is_plumbing = pl.col("name").cast(pl.String).is_in(_plumbing(trace).implode())
     is_useful_frame = (category == "python_function") & ~is_plumbing & (is_op.any().over("lane") | ~is_op.any())
     if (trace.sites["kind"] == "module").any():

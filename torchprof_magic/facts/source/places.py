@@ -12,6 +12,8 @@ from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
 from torchprof_magic.facts.shared import in_category, is_named, name_numbers, once_per_trace
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
+from torchprof_magic.facts.source.fx_modules import fx_modules
+from torchprof_magic.facts.source.fx_nodes import own_nodes
 from torchprof_magic.facts.source.script_modules import module_of_ops
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.intervals import (
@@ -77,7 +79,8 @@ def with_forward_places(
     if len(ran.files) == 0:
         return ran
     forward = np.append(first_forward_of_events(trace), NO_PARENT)[rows]
-    known = np.flatnonzero(forward >= 0)
+    # What is compiled for the backward pass has lines of its own.
+    known = np.flatnonzero((forward >= 0) & (np.append(own_nodes(trace), NO_PARENT)[rows] < 0))
     if len(known) == 0:
         return ran
     made = (find or places_that_ran)(trace, forward[known])
@@ -90,14 +93,28 @@ def with_forward_places(
 def places_that_ran(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Places:
     """Return the line that ran at each event row, or -1: the watched one at its start, or the user's innermost frame.
 
-    ``at_ns`` are moments to look at in place of the starts. A frame is recorded with the line of its definition.
+    In compiled code it is that of the model. ``at_ns`` are moments to look at in place of the starts. A frame is
+    recorded with the line of its definition.
     """
-    if trace.sites.height == 0 and trace.stacks.height == 0:  # neither lines nor stacks were recorded
+    if trace.sites.height == 0 and trace.stacks.height == 0 and not trace.fx_nodes.height:  # nothing was recorded
         return Places(pl.Series([], dtype=pl.String), np.full(len(rows), NO_PARENT), np.zeros(len(rows), np.int64))
     functions, site = functions_around(trace, rows), _line_sites(trace, rows, at_ns)
     lines = np.append(filled(trace.sites["line"], 0), 0)[site]
     file, line = (np.where(site >= 0, *both) for both in ((site, functions.file), (lines, functions.line)))
-    return Places(functions.files, file, line)
+    return with_fx_lines(trace, rows, Places(functions.files, file, line))
+
+
+def with_fx_lines(trace: Trace, rows: IntArray, places: Places) -> Places:
+    """Return the places of event rows, or -1, with the lines of the model of what runs in compiled code."""
+    if not trace.fx_nodes.height:
+        return places
+    node = np.append(own_nodes(trace), NO_PARENT)[rows]
+    line = np.append(filled(trace.fx_nodes["line"], 0), 0)[node]
+    is_known = (node >= 0) & (line > 0)
+    first = len(places.files) - trace.fx_nodes.height
+    return places._replace(
+        file=np.where(is_known, first + node, places.file), line=np.where(is_known, line, places.line)
+    )
 
 
 def functions_around(trace: Trace, rows: IntArray) -> Places:
@@ -109,12 +126,13 @@ def functions_around(trace: Trace, rows: IntArray) -> Places:
 
 
 def known_places(trace: Trace) -> tuple[pl.Series, pl.Series]:
-    """Return the files and the lines of all that a place can be: the sites, and then the frames of the call tree.
+    """Return the files and the lines of all that a place can be: sites, frames of the call tree, nodes of graphs.
 
     ``file`` of ``Places`` is an index into them.
     """
     frames = call_tree(trace)
-    return trace.sites["file"].cast(pl.String).append(frames.file), pl.concat([trace.sites["line"], frames.line])
+    files = [trace.sites["file"].cast(pl.String), frames.file, trace.fx_nodes["file"].cast(pl.String)]
+    return pl.concat(files), pl.concat([trace.sites["line"], frames.line, trace.fx_nodes["line"]])
 
 
 class CallTree(NamedTuple):
@@ -227,12 +245,21 @@ def module_of_events(trace: Trace, rows: IntArray) -> pl.Series:
     The path is one of attributes where modules were watched, and in models of TorchScript. From recorded frames it is
     one of classes and numbers.
     """
-    of_script = module_of_ops(trace, rows)
+    of_script = _module_of_nodes(trace, rows, module_of_ops(trace, rows))
     return (
         of_script
         if of_script.null_count() == 0
         else of_script.zip_with(of_script.is_not_null(), _module_around(trace, rows))
     )
+
+
+def _module_of_nodes(trace: Trace, rows: IntArray, modules: pl.Series) -> pl.Series:
+    """Return the modules of event rows with those of what runs in compiled code."""
+    found = fx_modules(trace)
+    if found is None:
+        return modules
+    site = np.append(found.of_event, NO_PARENT)[rows]
+    return values_at(found.sites["name"].cast(pl.String), site).zip_with(pl.Series(site >= 0), modules)
 
 
 def _module_around(trace: Trace, rows: IntArray) -> pl.Series:

@@ -53,7 +53,7 @@ def script_modules(trace: Trace) -> ScriptModules | None:
     text = _aligned(trace)
     rows = np.flatnonzero((text.is_not_null() & ~text.str.contains(_BACKWARD, literal=True)).to_numpy())
     keys = pl.DataFrame(
-        {"watched": _watched(trace, rows), "model": _models(trace, text, rows), "text": text.gather(rows)}
+        {"watched": watched_module_at(trace, rows), "model": _models(trace, text, rows), "text": text.gather(rows)}
     )
     distinct = keys.unique(maintain_order=True)
     numbered = _Numbered(trace.sites.height)
@@ -87,8 +87,8 @@ def _ops_around(trace: Trace) -> IntArray:
     return nearest_marked(parent, depth, found.of_event >= 0).astype(np.int64)
 
 
-def _watched(trace: Trace, rows: IntArray) -> IntArray:
-    """Return the watched module in which each op began, a row of ``sites``, or -1."""
+def watched_module_at(trace: Trace, rows: IntArray) -> IntArray:
+    """Return the watched module in which each event began, a row of ``sites``, or -1."""
     is_module = (trace.sites["kind"] == "module").to_numpy()
     scopes = trace.scopes.filter(pl.Series(is_module[trace.scopes["site"].to_numpy()]))
     lane, start, dur = (scopes[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))

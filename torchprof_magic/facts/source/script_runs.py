@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def script_runs(trace: Trace) -> tuple[pl.DataFrame, Runs] | None:
     watched = watched_runs(trace, "module")
     row, entered = _entered(trace, found)
     parts = [(watched.site, watched.lane, watched.start_ns, watched.dur_ns)]
-    parts += [_runs_of_level(trace, row, entered[:, level]) for level in range(entered.shape[1])]
+    parts += [runs_of_level(trace, row, entered[:, level])[:4] for level in range(entered.shape[1])]
     site, lane, start, dur = (np.concatenate(each) for each in zip(*parts, strict=True))
     order = nesting_order(lane, start, dur)
     return found.sites, Runs(site[order], lane[order], start[order], dur[order], found.sites.height)
@@ -48,8 +48,18 @@ def _entered(trace: Trace, found: ScriptModules) -> tuple[IntArray, IntArray]:
     return row[is_new], entered[is_new]
 
 
-def _runs_of_level(trace: Trace, row: IntArray, site: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return site, lane, start and duration of the runs of modules at one depth."""
+class RunsOfLevel(NamedTuple):
+    """Runs of modules at one depth, and the first op of each."""
+
+    site: IntArray
+    lane: IntArray
+    start_ns: IntArray
+    dur_ns: IntArray
+    first: IntArray
+
+
+def runs_of_level(trace: Trace, row: IntArray, site: IntArray) -> RunsOfLevel:
+    """Return the runs of modules at one depth: from the first to the last of ops that follow one another in one."""
     lane, start, dur, parent = (
         trace.events[name].to_numpy()[row].astype(np.int64) for name in ("lane", "start_ns", "dur_ns", "parent")
     )
@@ -59,4 +69,5 @@ def _runs_of_level(trace: Trace, row: IntArray, site: IntArray) -> tuple[IntArra
     last = np.append(first[1:], len(row)) - 1
     known = site[first] >= 0
     first, last = first[known], last[known]
-    return site[first], lane[first], start[first], start[last] + dur[last] - start[first]
+    dur_ns = start[last] + dur[last] - start[first]
+    return RunsOfLevel(site[first], lane[first], start[first], dur_ns, row[first])

@@ -11,6 +11,7 @@ from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CALL, called_ops, compile_ranges
 from torchprof_magic.facts.host.step_pieces import StepPieces, recorded_pieces
 from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.fx_nodes import own_nodes
 from torchprof_magic.facts.source.places import Places, functions_around, places_that_ran, with_forward_places
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 from torchprof_magic.model.rows import filled
@@ -37,7 +38,8 @@ def placed_pieces(trace: Trace) -> PlacedPieces:
     pieces = recorded_pieces(trace)
     named = called(trace, pieces.cause, pieces.state)
     row = np.append(host_nest(trace).row, NO_PARENT)[named]
-    has_site = pieces.site >= 0
+    is_compiled = np.append(own_nodes(trace), NO_PARENT)[row] >= 0
+    has_site = (pieces.site >= 0) & ~is_compiled
     ran = places_that_ran(trace, np.where(has_site, NO_PARENT, row), pieces.start_ns)
     lines = np.append(filled(trace.sites["line"], 0), 0)[pieces.site]
     ran = ran._replace(file=np.where(has_site, pieces.site, ran.file), line=np.where(has_site, lines, ran.line))

@@ -10,7 +10,10 @@ import polars as pl
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.shared import in_category, name_numbers
 from torchprof_magic.facts.source.forward_of import forward_of_events
+from torchprof_magic.facts.source.fx_nodes import fx_names, model_lines, own_nodes
 from torchprof_magic.facts.source.places import module_of_events, places_of
+from torchprof_magic.model.intervals import NO_PARENT
+from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.shapes import Column
 
 if TYPE_CHECKING:
@@ -55,10 +58,25 @@ KEYS = {
         unit="code",
         definition="Path of the innermost nn.Module around the op, or around its forward op.",
     ),
+    "fx_node": Column(
+        name="fx_node",
+        title="FX node",
+        unit="code",
+        definition="Node of the graph of torch.compile that the op belongs to: the region, `backward` if it is of the "
+        "backward pass, and torch's name of the node; or what a kernel of Inductor fuses. What autograd runs for "
+        "compiled forward ops has the node of these.",
+    ),
+    "model_line": Column(
+        name="model_line",
+        title="Model line",
+        unit="code",
+        definition="Line of the model that this node comes from; of a fused kernel, that of most of what it fuses.",
+    ),
     "phase": Column(name="phase", title="Phase", unit="phase", definition="Phase that the calls belong to."),
     "step": Column(name="step", title="Step", unit="step", definition="Step the calls began in; null outside steps."),
     "cycle": Column(name="cycle", title="Cycle", unit="step", definition="Recording cycle of the schedule."),
 }
+_PARTS = ("line", "module", "fx_node", "model_line")
 _OF_TEXT = ("shapes", "dtypes", "overload")
 FRAME_BREAK = " ← "
 MAX_TABLE = 2**22  # entries; with more possible keys, sort instead of using a lookup table
@@ -90,7 +108,7 @@ def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Seri
     if key == "phase":
         names = dict(enumerate(PHASES))
         return pl.Series(key, phase_of_events(trace)[row]).replace_strict(names, return_dtype=pl.String).cast(PHASE)
-    if key in ("line", "module"):
+    if key in _PARTS:
         return _parts(trace, row, key)
     if key == "stack":
         _, labels = _cut_stacks(trace.stacks, stack_n)
@@ -106,7 +124,7 @@ def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
         return events["lane"].to_numpy()[row].astype(np.int64)
     if key == "phase":
         return phase_of_events(trace)[row].astype(np.int64)
-    if key in ("line", "module"):
+    if key in _PARTS:
         return _parts(trace, row, key).rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if key == "stack":
         codes, _ = _cut_stacks(trace.stacks, stack_n)
@@ -118,9 +136,15 @@ def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
 
 
 def _parts(trace: Trace, row: IntArray, key: str) -> pl.Series:
-    """Return the line or the module of each event row, that of its forward op in backward; null where it is unknown."""
+    """Return line, module or node of each event row, that of its forward op in backward; null where it is unknown."""
+    if key == "fx_node":
+        names = fx_names(trace)
+        return values_at(names.names, names.of_event[row]).alias(key)
+    if key == "model_line":
+        file, line = model_lines(trace, row)
+        return pl.select(pl.format("{}:{}", file, line).alias(key))[key]
     if key == "module":
-        forward = forward_of_events(trace)[row]
+        forward = np.where(own_nodes(trace)[row] >= 0, NO_PARENT, forward_of_events(trace)[row])
         return module_of_events(trace, np.where(forward >= 0, forward, row)).alias(key)
     file, line = places_of(trace, row).columns()
     return pl.select(pl.format("{}:{}", file, line).alias(key))[key]

@@ -14,6 +14,8 @@ from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.ops.calls import op_rows, ops_around, ops_in
 from torchprof_magic.facts.shared import device_rows, is_named, once_for_the_whole
+from torchprof_magic.facts.source.fx_modules import fx_modules
+from torchprof_magic.facts.source.fx_nodes import has_fx_nodes
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
@@ -214,6 +216,8 @@ NOT_KNOWN = {
     "stack": "no stack",
     "line": "no known line",
     "module": "outside of all modules",
+    "fx_node": "outside of compiled code",
+    "model_line": "outside of compiled code",
     "thread": "no thread",
     "phase": "no phase",
     "step": "outside of all steps",
@@ -230,7 +234,7 @@ def _has_modules(trace: Trace) -> bool:
     """Return whether modules were watched, have a Python frame, or are named at ops."""
     has_frames = trace.stacks["name"].cast(pl.String).str.starts_with(MODULE_FRAME).any()
     is_named = trace.events["script_modules"].null_count() < trace.events.height
-    return bool((trace.sites["kind"] == "module").any() or has_frames or is_named)
+    return bool((trace.sites["kind"] == "module").any() or has_frames or is_named or fx_modules(trace) is not None)
 
 
 _IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
@@ -238,8 +242,10 @@ _IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
     "dtypes": lambda trace: trace.events["dtypes"].null_count() < trace.events.height,
     "overload": lambda trace: trace.events["overload"].null_count() < trace.events.height,
     "stack": lambda trace: trace.stacks.height > 0,
-    "line": lambda trace: trace.stacks.height > 0 or bool((trace.sites["kind"] == "line").any()),
+    "line": lambda trace: trace.stacks.height > 0 or has_fx_nodes(trace) or bool((trace.sites["kind"] == "line").any()),
     "module": _has_modules,
+    "fx_node": has_fx_nodes,
+    "model_line": has_fx_nodes,
     "thread": lambda trace: trace.lanes.filter(pl.col("kind") == "thread").height > 1,
     "step": lambda trace: trace.steps.height > 1,
 }

@@ -17,11 +17,12 @@ from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.ops.roofline import roofline
 from torchprof_magic.facts.shared import once_for_the_whole
+from torchprof_magic.facts.source.fx_nodes import fx_names, has_fx_nodes, model_lines
 from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
-from torchprof_magic.model.intervals import BoolArray, IntArray, inside_earlier, stable_order
-from torchprof_magic.model.rows import are_known
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, inside_earlier, stable_order
+from torchprof_magic.model.rows import are_known, values_at
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.tables.critical_path import with_path_in_sight
@@ -55,6 +56,23 @@ _OWN_COLUMNS = (
     Column(
         name="calls", title="Calls", unit="count", definition="How often the op ran in the recorded steps.", is_sum=True
     ),
+    Column(
+        name="fx_node",
+        title="FX node",
+        unit="code",
+        definition="Node of a graph of torch.compile in which its calls spent most of their self CPU time, as `ops_by` "
+        "names it; null outside of compiled code. The column needs a recording of code that was compiled in it, or "
+        "with names.",
+        is_minor=True,
+    ),
+    Column(
+        name="model_file",
+        title="Model file",
+        unit="text",
+        definition="File of the line of the model that this node comes from.",
+        is_minor=True,
+    ),
+    Column(name="model_line", title="Model line", unit="count", definition="Number of that line.", is_minor=True),
     Column(
         name="self_cpu_ns",
         title="Self CPU",
@@ -208,6 +226,7 @@ COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 UNDER_NO_OP = "under no op"
 NO_OP = "no op"
 _DEVICE = {"self_device_ns", "total_device_ns"}
+_FX = {"fx_node", "model_file", "model_line"}
 _MEMORY = {"self_alloc_bytes", "self_free_bytes", "net_bytes", "peak_bytes"}
 
 
@@ -285,6 +304,8 @@ def _absent(trace: Trace) -> set[str]:
     if not has_flops(trace):
         absent |= {"flops"}
     absent |= {column.name for column in rates.COLUMNS} - {column.name for column in rates.rate_columns(trace)}
+    if not has_fx_nodes(trace):
+        absent |= _FX
     if trace.memory.height == 0:
         absent |= {"self_cpu_bytes", "self_device_bytes", *_MEMORY}
     elif not (trace.memory["device"] != "cpu").any():
@@ -304,11 +325,32 @@ def _summed(trace: Trace, by: tuple[str, ...], stack_n: int, part: TimeRange) ->
             *(pl.Series(name, values) for name, values in _sums(trace, ops, groups, part).items() if name not in by),
         ]
     )
+    if has_fx_nodes(trace):
+        frame = frame.with_columns(each for each in _main_nodes(trace, ops, groups) if each.name not in by)
     frame = frame.filter(~pl.col("name").str.contains(STEP_PATTERN))
     if part != WHOLE:
         frame = frame.filter(pl.any_horizontal(pl.col("calls", "self_device_ns", "total_device_ns") > 0))
     own = pl.col("self_cpu_ns")
     return rates.with_rates(frame).with_columns((own / own.sum().clip(lower_bound=1)).alias("self_cpu_ratio"))
+
+
+def _main_nodes(trace: Trace, ops: OpRows, groups: Groups) -> tuple[pl.Series, ...]:
+    """Return the columns ``fx_node``, ``model_file`` and ``model_line``: of the node with most of a group's time."""
+    names, at = fx_names(trace), fx_names(trace).of_event[ops.row]
+    known = np.flatnonzero(at >= 0)
+    frame = pl.DataFrame(
+        {"group": groups.of_op[known], "name": at[known], "row": ops.row[known], "ns": ops.self_cpu_ns[known]}
+    )
+    sums = frame.group_by("group", "name", maintain_order=True).agg(pl.col("row").first(), pl.col("ns").sum())
+    first = sums.sort("ns", "name", descending=[True, False]).unique("group", keep="first")
+    main, row = (np.full(len(groups.example), NO_PARENT, np.int64) for _ in range(2))
+    main[first["group"].to_numpy()], row[first["group"].to_numpy()] = first["name"].to_numpy(), first["row"].to_numpy()
+    file, line = model_lines(trace, row)
+    return (
+        values_at(names.names, main).alias("fx_node"),
+        file.cast(pl.String).alias("model_file"),
+        line.alias("model_line"),
+    )
 
 
 def _sums(

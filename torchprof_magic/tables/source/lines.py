@@ -14,6 +14,7 @@ from torchprof_magic.facts.ops.calls import op_rows, ops_in
 from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, sites_of_events, watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
+from torchprof_magic.facts.source.fx_lines import with_compiled_lines
 from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times
 from torchprof_magic.facts.source.places import call_tree, is_users_file, places_of, places_that_ran
 from torchprof_magic.facts.step_graph.on_path import ns_of_ops
@@ -50,7 +51,7 @@ _OWN_COLUMNS = (
         title="Runs",
         unit="count",
         definition="How often the line began. Where stacks were recorded at ops alone, that is not known: the column "
-        "is then called Ops, and tells how many ops the line ran.",
+        "is then called Ops, and tells how many ops the line ran. Null for a line that ran in compiled code alone.",
         is_minor=True,
         is_sum=True,
     ),
@@ -192,13 +193,13 @@ def lines_table(trace: Trace, part: TimeRange) -> Table:
 def lines_by_phase(trace: Trace, part: TimeRange) -> Table:
     """Return ``lines_table`` with the own time of each line by its phases, in the columns of ``OWN_PHASES``."""
     sites, runs = line_runs(trace)
-    if len(runs.site) == 0:
+    if len(runs.site) == 0 and runs.of_event is None:
         table = _table(trace, _with_times(trace, _without_work(_by_op(trace, part)), part))
         return replace(table, columns=tuple(_OPS if column.name == "hits" else column for column in table.columns))
-    frame = _with_work(trace, _frame(trace, sites, shares_of(trace, runs, part)), runs, part)
-    if sites is trace.sites:
+    frame = _with_work(trace, _frame(trace, sites, runs, shares_of(trace, runs, part)), runs, part)
+    if "kind" in sites.columns:
         frame = frame.filter(pl.Series((sites["kind"] == "line").to_numpy()))
-    else:
+    if sites is not trace.sites:
         frame = frame.sort("file", "line")
     return _table(trace, _with_times(trace, frame, part))
 
@@ -207,10 +208,11 @@ def lines_by_phase(trace: Trace, part: TimeRange) -> Table:
 def line_runs(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     """Return the lines and their runs as they were watched, or else the user's functions of recorded Python frames.
 
-    The sites of the runs are rows of the frame, which has the columns ``file, line`` and ``name``.
+    With them are the lines of the model in compiled code. The sites of the runs are rows of the frame, which has the
+    columns ``file, line`` and ``name``.
     """
     runs = watched_runs(trace, "line")
-    return (trace.sites, runs) if len(runs.site) else _functions(trace)
+    return with_compiled_lines(trace, *((trace.sites, runs) if len(runs.site) else _functions(trace)))
 
 
 def _table(trace: Trace, frame: pl.DataFrame) -> Table:
@@ -233,13 +235,17 @@ def _with_times(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFr
     return summed.select(*(pl.col(name).cast(dtype) for name, dtype in SCHEMA.items()), *own)
 
 
-def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares) -> pl.DataFrame:
+def _frame(trace: Trace, sites: pl.DataFrame, runs: Runs, shares: Shares) -> pl.DataFrame:
+    is_compiled = np.zeros(sites.height, np.bool_)
+    if runs.of_event is not None:
+        is_compiled[np.unique(runs.of_event[runs.of_event >= 0])] = True
+        is_compiled[runs.site] = False
     return pl.DataFrame(
         {
             "file": sites["file"].cast(pl.String),
             "line": sites["line"],
             "source": sites["name"].cast(pl.String),
-            "hits": shares.runs,
+            "hits": pl.Series(shares.runs).set(pl.Series(is_compiled), None),
             "self_cpu_ns": shares.self_ns,
             "total_cpu_ns": shares.total_ns,
             "on_path_ns": shares.on_path_ns,

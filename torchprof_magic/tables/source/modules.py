@@ -12,8 +12,8 @@ from torchprof_magic.facts.ops.flops import has_flops
 from torchprof_magic.facts.ops.roofline import WorkSums, roofline, sums_of_work
 from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, sites_of_events, times_run, watched_runs
+from torchprof_magic.facts.source.fx_modules import runs_of_modules
 from torchprof_magic.facts.source.places import MODULE_FRAME, call_tree, module_frames
-from torchprof_magic.facts.source.script_runs import script_runs
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Column, Table
@@ -33,7 +33,7 @@ _OWN_COLUMNS = (
         definition="Path of attributes from the model, empty for the model itself; with the class of the model in "
         "front where there are several. From recorded Python frames it is a path of classes and numbers. Of a "
         "TorchScript model, of which torch names the modules around an op (`--modules`), a module lasts from the first "
-        "to the last of the ops that follow one another in it.",
+        "to the last of the ops that follow one another in it; so does a module in code of torch.compile.",
     ),
     Column(name="class_name", title="Class", unit="code", definition="Class of the module."),
     Column(
@@ -191,13 +191,14 @@ def modules_table(trace: Trace, part: TimeRange) -> Table:
 def module_runs(trace: Trace) -> tuple[pl.DataFrame, Runs]:
     """Return the modules and their calls, as they were watched, or else from recorded Python frames; maybe none.
 
-    Modules of TorchScript, of which torch names those around an op, are below the watched ones.
+    Modules of TorchScript, of which torch names those around an op, and those in compiled code are below the watched
+    ones.
 
     The sites of the runs are rows of the frame, which has the columns ``name, parent, class_name, parameters, bytes,
     inputs`` and ``outputs``.
     """
-    if (of_script := script_runs(trace)) is not None:
-        return of_script
+    if (of_ops := runs_of_modules(trace)) is not None:
+        return of_ops
     runs = watched_runs(trace, "module")
     return (trace.sites, runs) if len(runs.site) else _from_frames(trace)
 

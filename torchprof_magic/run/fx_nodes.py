@@ -1,0 +1,112 @@
+"""Turns what the process knows of compiled graphs into the frame ``fx_nodes`` of a trace."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import polars as pl
+
+from torchprof_magic.model.distinct import distinct
+from torchprof_magic.model.fx_marks import MARK
+from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_JSON_CHARS, MAX_NAME_CHARS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchprof_magic.model.recording import FxCall, FxGraph, FxNode, Recording
+    from torchprof_magic.model.trace import Trace
+
+_SCHEMA = FRAME_SCHEMAS["fx_nodes"]
+_FRAME = re.compile(
+    r'^  File "(?P<file>[^\n]*)", line (?P<line>[0-9]{1,9}), in [^\n]*\n(?:    (?P<source>[^\n]*))?', re.MULTILINE
+)
+_TORCHS_OWN = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:torch|triton)[/\\]")
+_FUSED = " · "
+# So many words of what a kernel fuses are in its name; its nodes are all listed.
+_MOST_WORDS = 12
+# More nodes than any program runs.
+_MOST_NODES = 1_000_000
+
+
+def with_fx_nodes(trace: Trace, recording: Recording) -> Trace:
+    """Return the trace with the nodes of the graphs that its marks name."""
+    if not recording.fx_graphs:
+        return trace
+    names = distinct(trace.events["name"]).cast(pl.String)
+    marks = {name.strip("# ").removeprefix("Call CompiledFxGraph ") for name in names.filter(names.str.contains(MARK))}
+    rows: list[dict[str, object]] = []
+    for graph in recording.fx_graphs:
+        if graph.name in marks and len(rows) < _MOST_NODES:
+            rows.extend(_rows_of(graph, len(rows)))
+    return replace(trace, fx_nodes=pl.DataFrame(rows, schema=_SCHEMA))
+
+
+def _rows_of(graph: FxGraph, first: int) -> Iterator[dict[str, object]]:
+    """Yield the rows of a graph, of which the first one is row number ``first``."""
+    whole = {
+        "graph": graph.name[:MAX_NAME_CHARS],
+        "kernel": None,
+        "call": -1,
+        "code": graph.code[:MAX_NAME_CHARS] or None,
+    }
+    for number, node in enumerate(graph.nodes):
+        yield {**whole, "number": number, "name": node.name[:MAX_NAME_CHARS], **_described(node)}
+    row = first + len(graph.nodes)
+    for number, call in enumerate(graph.calls):
+        kernel = {"kernel": call.kernel[:MAX_NAME_CHARS], "name": _words_of(call)[:MAX_NAME_CHARS]}
+        yield {**whole, "number": number, **kernel, **_described_call(call)}
+        for place, node in enumerate(call.nodes):
+            yield {**whole, "number": place, "call": row, "name": node.name[:MAX_NAME_CHARS], **_described(node)}
+        row += 1 + len(call.nodes)
+
+
+def _words_of(call: FxCall) -> str:
+    """Return what a kernel fuses, ``relu · add · linear backward``, each once and in order; else its own name."""
+    words = list(dict.fromkeys(node.does for node in call.nodes if node.does))
+    more = [f"{len(words) - _MOST_WORDS} more"] if len(words) > _MOST_WORDS else []
+    return _FUSED.join([*words[:_MOST_WORDS], *more]) or call.kernel
+
+
+def _described_call(call: FxCall) -> dict[str, object]:
+    """Return where a call belongs: the place of most of its nodes, the first of equals, and the lines of all."""
+    nodes = [_described(node) for node in call.nodes]
+    placed = [node for node in nodes if node["file"] is not None]
+    if not placed:
+        return _described(call.nodes[0]) if call.nodes else {}
+    counts = Counter((node["file"], node["line"], node["modules"]) for node in placed)
+    most = max(counts.values())
+    main = next(node for node in placed if counts[node["file"], node["line"], node["modules"]] == most)
+    stacks = dict.fromkeys(str(node["stack"]).rstrip("\n") for node in placed)
+    return {**main, "stack": "\n".join(stacks)[:MAX_JSON_CHARS]}
+
+
+def _described(node: FxNode) -> dict[str, object]:
+    place = _place_in(node.stack)
+    modules = json.dumps(node.modules) if node.modules else None
+    return {
+        "stack": node.stack[:MAX_JSON_CHARS] or None,
+        "file": place.file,
+        "line": place.line,
+        "source": place.source,
+        "modules": modules if modules is not None and len(modules) <= MAX_JSON_CHARS else None,
+    }
+
+
+class _Place(NamedTuple):
+    file: str | None
+    line: int | None
+    source: str | None
+
+
+@lru_cache(maxsize=4096)
+def _place_in(stack: str) -> _Place:
+    """Return the innermost line of a stack that is not in torch itself."""
+    frames = list(_FRAME.finditer(stack))
+    for frame in reversed([each for each in frames if not _TORCHS_OWN.search(each["file"])] or frames[-1:]):
+        return _Place(frame["file"][:MAX_NAME_CHARS], int(frame["line"]), (frame["source"] or "")[:MAX_NAME_CHARS])
+    return _Place(None, None, None)
