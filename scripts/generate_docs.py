@@ -319,6 +319,7 @@ PROBLEM_GROUPS = (
     ),
     ("In memory snapshots", "", ("snapshot",)),
     ("In memory timelines", "", ("timeline",)),
+    ("In compiled code", "", ("compiled",)),
     ("In logs of torch.compile", "", ("compile_log",)),
     ("With many ranks", "", ("ranks",)),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from torchprof_magic.capture import prime
+    from torchprof_magic.capture import name_compiled_code, prime
     from torchprof_magic.findings.advice import Advice
     from torchprof_magic.jobs.engines import ranks
     from torchprof_magic.jobs.report import RanksReport
@@ -57,6 +57,7 @@ __all__ = [
     "last",
     "load",
     "measure_peak",
+    "name_compiled_code",
     "paused",
     "peaks",
     "prime",
@@ -76,6 +77,7 @@ _HOMES = {
     "add_metadata": "torchprof_magic.profiling",
     "load": "torchprof_magic.loading",
     "measure_peak": "torchprof_magic.report.peaks",
+    "name_compiled_code": "torchprof_magic.capture",
     "paused": "torchprof_magic.profiling",
     "prime": "torchprof_magic.capture",
     "profile": "torchprof_magic.profiling",

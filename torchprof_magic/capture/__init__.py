@@ -24,6 +24,7 @@ from torchprof_magic.capture.session import CaptureSession, StepMaker, live_sess
 from torchprof_magic.capture.switch import switch_off
 from torchprof_magic.capture.torch_api.compat import available_activities, busy_profiler
 from torchprof_magic.capture.torch_api.cuda_graphs import prime
+from torchprof_magic.capture.torch_api.fx_names import name_compiled_code
 from torchprof_magic.capture.torch_api.kinds import TENSOR_METHODS, holds_tensor, is_model, is_parameter, is_tensor
 from torchprof_magic.capture.watch.holders import find_holders
 from torchprof_magic.capture.watch.lines import LineMarks
@@ -66,6 +67,7 @@ __all__ = [
     "is_parameter",
     "is_tensor",
     "live_session",
+    "name_compiled_code",
     "open_to_interrupts",
     "prime",
     "protected",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchprof_magic.capture import take_unfinished
+from torchprof_magic.capture import name_compiled_code, take_unfinished
 from torchprof_magic.ipython.awaiting import CellTransformer
 from torchprof_magic.ipython.magics import TorchProfMagics
 from torchprof_magic.run.messages import say_unfinished
@@ -18,9 +18,10 @@ NAME = "torchprof"
 def load(shell: InteractiveShell) -> None:
     """Register the magics and the transformer for cells that await; loading twice registers them once.
 
-    Also prints which runs did not finish because their kernel ended.
+    What is compiled from then on has names. Also prints which runs did not finish because their kernel ended.
     """
     unload(shell)
+    name_compiled_code(is_on=True)
     # With a parent, the defaults also come from configuration files.
     magics = TorchProfMagics(shell=shell, parent=shell)
     shell.register_magics(magics)
@@ -31,6 +32,7 @@ def load(shell: InteractiveShell) -> None:
 
 def unload(shell: InteractiveShell) -> None:
     """Remove the magics and the transformer; does nothing when they are not loaded."""
+    name_compiled_code(is_on=False)
     transformers = shell.input_transformers_post
     transformers[:] = [known for known in transformers if not isinstance(known, CellTransformer)]
     for kind in ("line", "cell"):

@@ -27,7 +27,8 @@ _OF_GRAPH = r"^## (.+\.py) ##$"
 _OF_NODE = r"^## ([0-9]{1,9}) ##$"
 _OF_CALL = r"^## Call CompiledFxGraph (.+) ##$"
 # ``graph_0_cpp_fused_add_0`` is a call of ``cpp_fused_add_0``, ``aten::addmm`` one of ``extern_kernels.bias_addmm``.
-_BEFORE_NAME = r"^graph_[0-9]+_|^.*::|^torch\.ops\.[^.]*\.|^.*extern_kernels\.|^aten\.|^bias_|\.(?:default|out|Tensor)$"
+_BEFORE_NAME = r"^graph_[0-9]+_|^.*::|^torch\.ops\.[^.]*\.|^.*extern_kernels\.|^aten\."
+_AROUND_NAME = r"^bias_|\.(?:default|out|Tensor)$"
 # So many graphs of one key are tried; without its caches, torch calls all of them None.
 _MOST_TRIED = 64
 
@@ -150,7 +151,7 @@ class _Numbers:
         self._known: dict[str, int] = {}
 
     def of(self, names: pl.Series) -> IntArray:
-        short = names.str.replace_all(_BEFORE_NAME, "")
+        short = names.str.replace(_BEFORE_NAME, "").str.replace_all(_AROUND_NAME, "")
         return np.array([self._known.setdefault(name, len(self._known)) for name in short.to_list()], np.int64)
 
 

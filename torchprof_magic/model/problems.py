@@ -1177,6 +1177,27 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Record it again if the graph must be complete.",
         "A node had no number or no name, had values of another type, or was there twice.",
     ),
+    "compiled.no_names": Kind(
+        "info",
+        "Ops in compiled code belong to no line and no module of the model in {regions} of it, because it was compiled "
+        "without names.",
+        "Compile it in the recorded cell, or after %load_ext torchprof_magic or "
+        "torchprof_magic.name_compiled_code(), with torch 2.10 or newer.",
+        "A function was compiled before the names of FX nodes were switched on, or torch does not have them.",
+    ),
+    "compiled.no_kernels": Kind(
+        "info",
+        "{calls} of Inductor's code (`Call CompiledFxGraph`) show none of the kernels that it generated.",
+        "Set torch._inductor.config.cpp.enable_kernel_profile = True before it is compiled. In a recorded cell, and "
+        "after %load_ext torchprof_magic, that is so.",
+        "Inductor generated code for the CPU that does not tell the profiler of its kernels.",
+    ),
+    "compiled.unknown_marks": Kind(
+        "info",
+        "The file marks nodes of compiled graphs by numbers. What they are is known only to the process that wrote it.",
+        "Record the program with %%torchprof, and save the report: then they are in the file.",
+        "A trace of another program was recorded with `enrich_profiler_metadata`.",
+    ),
     "compile_log.no_run": Kind(
         "info",
         "This is a log of torch.compile: what was compiled, and why. The ops and steps of the program are not in it.",

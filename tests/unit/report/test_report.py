@@ -240,7 +240,7 @@ def test_the_public_names_are_exactly_those_listed() -> None:
         "measure_peak",
         "peaks",
     ]
-    names += ["paused", "prime", "profile", "ranks", "rules", "step", "steps"]
+    names += ["name_compiled_code", "paused", "prime", "profile", "ranks", "rules", "step", "steps"]
     assert torchprof_magic.__all__ == dir(torchprof_magic) == sorted([*errors, *names])
     for name in torchprof_magic.__all__:
         getattr(torchprof_magic, name)

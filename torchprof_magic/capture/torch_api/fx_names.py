@@ -31,6 +31,8 @@ _FILE = re.compile(r"^fx_generated_.*\.py$")
 # What torch.compile puts around a model.
 WRAPPER = "_orig_mod"
 _IN_PATH = re.compile(r"_modules\[|getattr\(|[A-Za-z_]\w*|[0-9]+")
+# The variables that hold the compiled model itself; torch calls the forward of a container in a function of its own.
+_MODEL = ["self"], ["fn"]
 _VARIABLE = re.compile(r"(?:getattr\()*[LG]\['")
 
 
@@ -81,15 +83,16 @@ class FxNames:
 
         @wraps(recompile)
         def marking(graph: Any) -> Any:
-            if not _is_compiling(graph):
-                return recompile(graph)
-            undo = _set(_fx_config(), "enrich_profiler_metadata", True)  # noqa: FBT003 - the value of a setting
+            undo = None
+            with suppress(Exception):  # the program must not fail because of names
+                undo = _marks_begin(graph)
             try:
                 return recompile(graph)
             finally:
-                undo()
-                with suppress(Exception):  # the program must not fail because of names
-                    self._keep(_graph_of(graph))
+                if undo is not None:
+                    undo()
+                    with suppress(Exception):  # the same
+                        self._keep(_graph_of(graph))
 
         return marking
 
@@ -122,6 +125,20 @@ class FxNames:
 
 
 NAMES = FxNames()
+_ends: list[Callable[[], None]] = []
+
+
+def name_compiled_code(*, is_on: bool = True) -> None:
+    """Have reports name what runs in code that ``torch.compile`` compiles from now on, until it ``is_on`` no more.
+
+    Ops and kernels then belong to nodes of its graphs, and to lines and modules of the model. It is on in recorded
+    code, and after ``%load_ext torchprof_magic``; call it where a model is compiled before its recording. Calling it
+    twice is calling it once. With a torch before 2.10 it does nothing.
+    """
+    if is_on and not _ends:
+        _ends.append(NAMES.switch_on())
+    elif not is_on and _ends:
+        _ends.pop()()
 
 
 def is_marked_graph(module: object) -> bool:
@@ -129,10 +146,13 @@ def is_marked_graph(module: object) -> bool:
     return isinstance(module, GraphModule) and _FILE.match(type(module).forward.__code__.co_filename) is not None
 
 
-def _fx_config() -> Any:
+def _marks_begin(graph: Any) -> Callable[[], None] | None:
+    """Have torch mark the nodes of a graph of torch.compile; return a function that ends this, or None for others."""
+    if not _is_compiling(graph):
+        return None
     from torch.fx.experimental import _config  # noqa: PLC0415 - older versions have none
 
-    return _config
+    return _set(_config, features.NODE_MARKS, True)  # noqa: FBT003 - the value of a setting
 
 
 def _is_compiling(graph: Any) -> bool:
@@ -254,4 +274,4 @@ def _path_of(source: str) -> str:
     found = [part for part in _IN_PATH.findall(source) if part not in ("_modules[", "getattr(", WRAPPER)]
     if _VARIABLE.match(source):
         found = found[1:]
-    return ".".join(found[1:] if found[:1] == ["self"] else found)
+    return ".".join(found[1:] if found[:1] in _MODEL else found)

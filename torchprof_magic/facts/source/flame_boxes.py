@@ -25,6 +25,7 @@ from torchprof_magic.model.intervals import (
     own_time,
     self_time,
 )
+from torchprof_magic.model.rows import with_series
 from torchprof_magic.model.units import short_file
 
 if TYPE_CHECKING:
@@ -248,12 +249,13 @@ def _visible_on_host(trace: Trace) -> BoolArray:
     if not in_category(trace, "python_function").any():
         return in_category(trace, *OP_CATEGORIES) & ~is_mark(trace)
     category = pl.col("category")
-    is_op = category.is_in(OP_CATEGORIES) & ~pl.lit(pl.Series(is_mark(trace)))
+    is_op = category.is_in(OP_CATEGORIES) & ~pl.col("is_mark")
     is_plumbing = pl.col("name").cast(pl.String).is_in(_plumbing(trace).implode())
     is_useful_frame = (category == "python_function") & ~is_plumbing & (is_op.any().over("lane") | ~is_op.any())
     if (trace.sites["kind"] == "module").any():
         is_useful_frame &= ~pl.col("name").cast(pl.String).str.starts_with(MODULE_FRAME)
-    return trace.events.select((is_op | is_useful_frame).alias("shown"))["shown"].to_numpy()
+    events = with_series(trace.events, pl.Series("is_mark", is_mark(trace)))
+    return events.select((is_op | is_useful_frame).alias("shown"))["shown"].to_numpy()
 
 
 def _plumbing(trace: Trace) -> pl.Series:

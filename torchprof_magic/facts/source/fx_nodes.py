@@ -106,11 +106,11 @@ def fx_names(trace: Trace) -> NodeNames:
 
 def _named(trace: Trace, once: pl.DataFrame, regions: pl.Series) -> pl.Series:
     name = trace.fx_nodes["name"].gather(once["row"]).cast(pl.String)
-    region = values_at(regions, once["region"].to_numpy()).fill_null("?")
+    region = (values_at(regions, once["region"].to_numpy()) + " ").fill_null("")
     is_kernel = trace.fx_nodes["kernel"].gather(once["row"]).is_not_null()
     # What a kernel fuses says by itself what is of the backward pass.
-    backward = pl.select(pl.when(once["is_backward"] & ~is_kernel).then(pl.lit(" backward")).otherwise(pl.lit("")))
-    return pl.select(pl.format("{}{} {}", region, backward.to_series(), name)).to_series()
+    backward = pl.select(pl.when(once["is_backward"] & ~is_kernel).then(pl.lit("backward ")).otherwise(pl.lit("")))
+    return pl.select(pl.format("{}{}{}", region, backward.to_series(), name)).to_series()
 
 
 def _coded(names: pl.Series) -> tuple[IntArray, pl.Series]:

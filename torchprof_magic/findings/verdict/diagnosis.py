@@ -20,6 +20,7 @@ from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import device_rows, is_named, launch_links, name_numbers, once_per_trace
+from torchprof_magic.findings.verdict.compiled_names import unnamed_code
 from torchprof_magic.model.intervals import IntArray, merge
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.rows import are_known, filled, row_keys, row_numbers
@@ -63,6 +64,7 @@ def diagnose(trace: Trace) -> tuple[Problem, ...]:
     found = (
         _unseen_workers(trace),
         _compilation(trace),
+        *unnamed_code(trace),
         _no_kernels(trace),
         *_losses(trace),
         *_impossible(trace),

@@ -112,6 +112,20 @@ def full_trace() -> Trace:
     fields["waits"] = pl.DataFrame([wait], schema=FRAME_SCHEMAS["waits"], orient="row")
     imported = ("sqlite3", None, "<ipython>", 3, 0, 5_000, 2_000, 0)
     fields["host_lines"] = pl.DataFrame([imported], schema=FRAME_SCHEMAS["host_lines"], orient="row")
+    node = (
+        "fx_generated_a.py",
+        5,
+        "relu",
+        None,
+        -1,
+        '  File "net.py", line 3, in forward',
+        "net.py",
+        3,
+        "y",
+        "[]",
+        None,
+    )
+    fields["fx_nodes"] = pl.DataFrame([node], schema=FRAME_SCHEMAS["fx_nodes"], orient="row")
     counter = (-5_000, 3, "模型 power", 312.5, "W", 0)
     fields["counters"] = pl.DataFrame([counter], schema=FRAME_SCHEMAS["counters"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
@@ -216,6 +230,12 @@ def test_a_run_that_was_saved_before_lines_of_imports_were_noted_has_none(saved:
     older = load(head_with(rewritten(saved, host_lines_arrow=None, events_arrow=events), version=10)).trace
     assert older.host_lines.height == 0
     assert older.waits.equals(full_trace().waits)
+
+
+def test_a_run_that_was_saved_before_nodes_of_compiled_graphs_had_names_has_none(saved: Path) -> None:
+    older = load(head_with(rewritten(saved, fx_nodes_arrow=None), version=12)).trace
+    assert older.fx_nodes.height == 0
+    assert older.events.equals(full_trace().events)
 
 
 def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(saved: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.shapes import Table, top_rows
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, SITES_SCHEMA, Trace
+from torchprof_magic.model.trace import DEVICE_CATEGORIES, FRAME_SCHEMAS, SITES_SCHEMA, Trace
 from torchprof_magic.tables.ops.groups import KEYS
 from torchprof_magic.tables.ops.op_groups import NOT_KNOWN, brief_json, can_group, ops_grouped, ops_view
 from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, ops_table
@@ -236,8 +236,19 @@ def test_the_rows_of_every_op_add_up_to_it(seed: int) -> None:
                 assert called["total_device_ns"].sum() == row["total_device_ns"] - row["self_device_ns"]
 
 
+NODES = (
+    ("a.py", 4, "mm_1", None, -1, None, "model.py", 9, "x @ y", None, None),
+    ("a.py", 5, "mm_2", None, -1, None, "model.py", 12, "y @ z", None, None),
+)
+
+
 def everything() -> Trace:
     """Two ops of forward, one of backward on a thread of its own, and a kernel of no op, in two steps."""
+    fx_nodes = pl.DataFrame(list(NODES), schema=FRAME_SCHEMAS["fx_nodes"], orient="row")
+    return replace(_everything(), fx_nodes=fx_nodes)
+
+
+def _everything() -> Trace:
     shaped = {"Input Dims": [[2, 3], []], "Input type": ["c10::Half", "Scalar"]}
     return make_trace(
         annotation("ProfilerStep#1", 0, 100),
@@ -247,6 +258,8 @@ def everything() -> Trace:
         *run("gemm", 1, 20, 30, 12),
         annotation("ProfilerStep#2", 100, 200),
         frame("nn.Module: Head_0", 110, 60),
+        span("## a.py ##", 114, 36),
+        span("## 4 ##", 116, 30),
         span("aten::mm", 120, 20),
         *run("gemm", 2, 140, 5, 122),
         span("MmBackward0", 200, 60, tid=2, **{"Sequence number": 1, "Fwd thread id": 1}),
@@ -264,8 +277,10 @@ GROUPS = {
     "overload": {"out": [MM], "no overload": [BACKWARD, MM, LOOSE]},
     "stack": {"nn.Module: Net_0": [MM], "nn.Module: Head_0": [MM], "no stack": [BACKWARD, LOOSE]},
     "thread": {"thread 1": [MM], "thread 2": [BACKWARD], "thread 3": [LOOSE]},
-    "line": {"train.py:3": [BACKWARD, MM], "no known line": [LOOSE]},
+    "line": {"train.py:3": [BACKWARD, MM], "model.py:9": [MM], "no known line": [LOOSE]},
     "module": {"Net_0": [BACKWARD, MM], "Head_0": [MM], "outside of all modules": [LOOSE]},
+    "fx_node": {"mm_1": [MM], "outside of compiled code": [BACKWARD, MM, LOOSE]},
+    "model_line": {"model.py:9": [MM], "outside of compiled code": [BACKWARD, MM, LOOSE]},
     "phase": {"backward": [BACKWARD], "forward": [MM, LOOSE]},
     "step": {"1": [MM], "2": [BACKWARD, MM], "outside of all steps": [LOOSE]},
     "cycle": {"0": [BACKWARD, MM, LOOSE]},

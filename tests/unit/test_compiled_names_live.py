@@ -1,0 +1,193 @@
+"""What runs in compiled code is shown at the lines and modules of the model, in a live run and in its file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pytest
+import torch
+import torch._dynamo
+from torch._dynamo.utils import counters
+from versions import needs
+
+import torchprof_magic as tp
+from torchprof_magic.capture.torch_api import features
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+pytestmark = needs(features.NODE_MARKS)
+INPUT = torch.ones(32, 32)
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(32, 32)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        made = self.linear(values)
+        return torch.tanh(made)
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Block()
+        self.second = Block()
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(values))
+
+
+LINEAR, TANH = (Block.forward.__code__.co_firstlineno + number for number in (1, 2))
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> Iterator[None]:
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+def record(step: Callable[[], object], **options: Any) -> tp.Report:
+    with tp.profile(wait=1, warmup=1, active=2, with_modules=True, **options) as run:
+        for _ in range(4):
+            step()
+            run.step()
+    assert run.report is not None
+    return run.report
+
+
+def train(model: Any) -> Callable[[], None]:
+    return lambda: model(INPUT).sum().backward()
+
+
+def of_ops(report: tp.Report, key: str, op: str) -> dict[Any, int]:
+    frame = report.ops_by(key).filter(pl.col("name") == op)
+    return dict(frame.select(key, "calls").rows())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_ops_of_both_passes_stand_at_the_lines_and_modules_of_the_model(backend: str) -> None:
+    report = record(train(torch.compile(Net(), backend=backend)))
+    assert of_ops(report, "model_line", "aten::addmm") == {f"{__file__}:{LINEAR}": 4}
+    assert of_ops(report, "model_line", "aten::tanh_backward") == {f"{__file__}:{TANH}": 4}
+    assert of_ops(report, "line", "aten::tanh") == {f"{__file__}:{TANH}": 4}
+    assert of_ops(report, "module", "aten::addmm") == {"first.linear": 2, "second.linear": 2}
+    assert of_ops(report, "module", "aten::tanh_backward") == {"first": 2, "second": 2}
+    modules = report.modules.select("path", "class_name", "calls").rows()
+    assert [row for row in modules if row[0]] == [
+        ("first", "Block", 2),
+        ("first.linear", "Linear", 2),
+        ("second", "Block", 2),
+        ("second.linear", "Linear", 2),
+    ]
+    assert report.modules.filter(pl.col("path") != "")["backward_cpu_ns"].min() > 0  # type: ignore[operator]
+    lines = report.lines.filter(pl.col("file") == __file__)
+    assert {LINEAR, TANH} <= set(lines["line"])
+    mine = lines.filter(pl.col("line").is_in([LINEAR, TANH]))
+    assert mine["source"].to_list() == ["made = self.linear(values)", "return torch.tanh(made)"]
+    assert (mine["own_cpu_ns"] > 0).all()
+    assert (mine["backward_cpu_ns"] > 0).all()
+    assert not [problem.code for problem in report.problems if problem.code.startswith("compiled.")]
+
+
+def test_forward_and_backward_nodes_of_one_number_are_two_and_marks_are_no_ops(tmp_path: Path) -> None:
+    report = record(train(torch.compile(Net(), backend="aot_eager")))
+    region = report.compilations["region"][0]
+    assert of_ops(report, "fx_node", "aten::tanh") == {f"{region} tanh": 2, f"{region} tanh_1": 2}
+    names = set(of_ops(report, "fx_node", "aten::tanh_backward"))
+    assert names == {f"{region} backward tanh_backward", f"{region} backward tanh_backward_1"}
+    assert not report.ops.filter(pl.col("name").str.starts_with("## "))["name"].to_list()
+    tanh = report.ops.filter(pl.col("name") == "aten::tanh").select("fx_node", "model_file", "model_line").row(0)
+    assert tanh[0] in {f"{region} tanh", f"{region} tanh_1"}
+    assert tanh[1:] == (__file__, TANH)
+    events = report.events.filter(pl.col("name") == "aten::tanh")
+    assert set(events["model_line"]) == {TANH}
+    again = tp.load(report.save(tmp_path / "run.torchprof"))
+    assert isinstance(again, tp.Report)
+    assert again.ops_by("fx_node").equals(report.ops_by("fx_node"))
+    assert again.modules.equals(report.modules)
+    assert again.lines.equals(report.lines)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_exported_file_has_the_stacks_and_nodes_that_torch_writes(tmp_path: Path, backend: str) -> None:
+    utils = pytest.importorskip("torch.profiler._utils")
+    report = record(train(torch.compile(Net(), backend=backend)))
+    ours = json.loads(report.export(tmp_path / "run.json").read_text())["traceEvents"]
+    keys = ("stack_trace", "node_name")
+    theirs = [
+        {**event, "args": {key: value for key, value in event.get("args", {}).items() if key not in keys}}
+        for event in ours
+    ]
+    utils.map_recorded_events_to_aten_ops_with_stack_trace({"traceEvents": theirs})
+    found = [[event.get("args", {}).get(key) for key in keys] for event in ours]
+    assert sum(name is not None for _, name in found) > 20
+    assert found == [[event["args"].get(key) for key in keys] for event in theirs]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_compiler_makes_as_many_graphs_as_without_us(backend: str) -> None:
+    def graphs(run: Callable[[Callable[[], None]], object]) -> dict[str, int]:
+        torch._dynamo.reset()
+        counters.clear()
+        model = Net()
+        step = train(torch.compile(model, backend=backend))
+        for _ in range(2):
+            run(step)
+        step()
+        return dict(counters["stats"]) | dict(counters["graph_break"])
+
+    plain = graphs(lambda step: [step() for _ in range(4)])
+    assert graphs(record) == plain
+
+
+def test_a_model_that_was_compiled_before_says_what_to_do_and_nothing_is_guessed() -> None:
+    compiled = torch.compile(Net(), backend="aot_eager")
+    train(compiled)()
+    report = record(train(compiled))
+    found = [problem for problem in report.problems if problem.code == "compiled.no_names"]
+    assert [problem.count for problem in found] == [2]
+    assert "recorded cell" in found[0].fix
+    assert "fx_node" not in report.ops.columns
+    assert report.ops_by("model_line")["model_line"].drop_nulls().to_list() == []
+
+
+def test_a_model_that_was_compiled_before_with_names_has_them() -> None:
+    tp.name_compiled_code()
+    try:
+        compiled = torch.compile(Net(), backend="aot_eager")
+        train(compiled)()
+    finally:
+        tp.name_compiled_code(is_on=False)
+    report = record(train(compiled))
+    assert of_ops(report, "model_line", "aten::addmm") == {f"{__file__}:{LINEAR}": 4}
+
+
+def test_a_compiled_part_of_a_model_stands_below_the_path_of_the_part() -> None:
+    class Outer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.compile(Net(), backend="aot_eager")
+            self.head = torch.nn.Linear(32, 4)
+
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            return self.head(self.inner(values))
+
+    report = record(train(Outer()))
+    assert of_ops(report, "module", "aten::addmm") == {"head": 2, "inner.first.linear": 2, "inner.second.linear": 2}
+    paths = report.modules.select("path", "parent").rows()
+    assert ("inner.first.linear", "inner.first") in paths
+    assert ("inner.first", "inner") in paths
+
+
+def test_with_recorded_frames_compiled_work_is_at_the_lines_of_the_model_too() -> None:
+    report = record(train(torch.compile(Net(), backend="aot_eager")), with_stack=True)
+    assert of_ops(report, "line", "aten::tanh") == {f"{__file__}:{TANH}": 4}
+    assert of_ops(report, "line", "aten::tanh_backward") == {f"{__file__}:{TANH}": 4}
