@@ -18,7 +18,7 @@ from torchprof_magic.findings.hottest_rows import answered
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
-from torchprof_magic.tables import budget, compilations, coverage, devices, events, process_groups, steps, watched
+from torchprof_magic.tables import budget, compilations, coverage, devices, process_groups, steps, watched
 from torchprof_magic.tables import critical_path as path
 from torchprof_magic.tables import execution_trace as graph
 from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
@@ -28,7 +28,7 @@ from torchprof_magic.tables.memory import in_use as memory
 from torchprof_magic.tables.ops import kernels, op_groups, ranking
 from torchprof_magic.tables.ops import op_table as ops
 from torchprof_magic.tables.snapshot import frames as snapshot
-from torchprof_magic.tables.source import lines, modules
+from torchprof_magic.tables.source import events, lines, modules
 from torchprof_magic.tables.source.source_view import source_view
 from torchprof_magic.tables.timeline.slices import timeline_slices
 from torchprof_magic.tables.waiting import idle, loaders, queue, waits
