@@ -193,6 +193,22 @@ PROGRAMS = (
         is_miss=True,
         setup=_loader(0.00005, 2),
         cell="for x, y in loader:\n    time.sleep(0.08)" + _STEP,
+        also=("sleeping",),
+    ),
+    # sleeping
+    Program(
+        name="a loop that sleeps",
+        rule="sleeping",
+        setup=_MODEL,
+        cell=_LOOP + "\n    time.sleep(0.02)  # HERE" + _STEP,
+        changes=(("    time.sleep(0.02)  # HERE\n", ""),),
+    ),
+    Program(
+        name="a loop that waits for a thread",
+        rule="sleeping",
+        is_miss=True,
+        setup="import threading" + _MODEL,
+        cell=_LOOP + "\n    timer = threading.Timer(0.02, int); timer.start(); timer.join()" + _STEP,
     ),
     # python_loop
     Program(
