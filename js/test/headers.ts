@@ -70,6 +70,7 @@ export function tableHeader(name: string, more: Partial<TableHeader> = {}): Tabl
     columns: [],
     sort_by: null,
     bars: null,
+    points: null,
     outline: null,
     is_sparse: false,
     ranks: null,

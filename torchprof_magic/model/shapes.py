@@ -93,6 +93,32 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Roof:
+    """What a device can do at most: operations a second, or bytes a second of its memory; 0 for the other."""
+
+    title: str
+    flops_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """The columns that draw each row of a table as a point below ``roofs``, on axes that both grow by factors.
+
+    ``x`` is operations a byte and ``y`` operations a second. A row without operations stands at the left edge, as high
+    below the roof of the memory as the bytes a second in ``x_of_none`` are. ``size`` is the area of a point, and
+    ``phase`` its hue.
+    """
+
+    x: str
+    y: str
+    x_of_none: str
+    size: str
+    phase: str
+    roofs: tuple[Roof, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LineChange:
     """A line of the user's as it is and as it should be, without its indent, and its number in its file."""
 
@@ -183,17 +209,18 @@ class Table:
     """Rows with typed, documented columns.
 
     ``sort_by`` is the column of the initial sort order, descending; without it rows keep their order. A table with
-    ``bars`` can also be drawn as bars, and one with ``ranks`` as the ranks of a job. With an ``outline``, rows open and
-    close. In an ``is_sparse`` table, rows without any number other than 0 are dim and show no numbers. ``note`` is a
-    column with a remark on a row, which is shown beside its name. ``device`` is of what the device time of all rows
-    consists, where they add up to that of all devices. ``answer`` is a sentence above the rows, with code between
-    backticks.
+    ``bars`` can also be drawn as bars, one with ``points`` as points, and one with ``ranks`` as the ranks of a job.
+    With an ``outline``, rows open and close. In an ``is_sparse`` table, rows without any number other than 0 are
+    dim and show no numbers. ``note`` is a column with a remark on a row, which is shown beside its name. ``device``
+    is of what the device time of all rows consists, where they add up to that of all devices. ``answer`` is a
+    sentence above the rows, with code between backticks.
     """
 
     frame: pl.DataFrame
     columns: tuple[Column, ...]
     sort_by: str | None = None
     bars: Bars | None = None
+    points: Points | None = None
     outline: Outline | None = None
     is_sparse: bool = False
     ranks: RankBars | None = None

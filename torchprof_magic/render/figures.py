@@ -15,6 +15,7 @@ from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
 from torchprof_magic.model.units import MIB
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
+from torchprof_magic.render.roof_plane import named_points, plane_of
 from torchprof_magic.render.thinning import band_values, rows_to_draw
 from torchprof_magic.system.process.python_warnings import warnings_to
 from torchprof_magic.tables.memory.in_use import memory_peaks
@@ -45,6 +46,9 @@ MAX_DEPTH = 14
 GREY = "#6b737c"
 MIDDLE_GREY = "#777d84"  # 4.2 to 1 on white and 4.5 to 1 on #111111
 TITLE_CHARS = 100
+ROOFLINE_IN = 4.8
+# Areas of points, and how many of the largest have their names beside them.
+LARGEST_POINT, LEAST_POINT, NAMED_POINTS = 500, 10, 6
 GAP_RATIO = 0.0008  # between boxes of the flame graph, of its width
 
 
@@ -163,11 +167,45 @@ def _stack_bands(axes: Axes, time_ms: FloatArray, rows: pl.DataFrame, bands: Seq
         bottom = top
 
 
+def draw_roofline(shape: Shape) -> Figure:
+    """Return ops as points below the roofs of the device: operations a second over operations a byte."""
+    assert isinstance(shape, Table)
+    figure, axes = new_canvas(ROOFLINE_IN)
+    if shape.points is not None:
+        plane = plane_of(shape)
+        for line in plane.lines:
+            axes.plot(line.x, line.y, color=MIDDLE_GREY, linewidth=1.2, zorder=1)
+            axes.annotate(
+                line.title,
+                line.label,
+                (-2, 3),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8,
+                color=GREY,
+            )
+        columns = [[getattr(point, name) for point in plane.points] for name in ("x", "y", "size", "colour")]
+        sizes = [max(size * LARGEST_POINT, LEAST_POINT) for size in columns[2]]
+        axes.scatter(columns[0], columns[1], s=sizes, c=columns[3], alpha=0.75, linewidths=0, zorder=2)
+        for point in named_points(plane, NAMED_POINTS):
+            axes.annotate(plain_label(point.name), (point.x, point.y), (6, -8), textcoords="offset points", fontsize=7)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(*(10**end for end in plane.x))
+        axes.set_ylim(*(10**end for end in plane.y))
+    axes.spines["left"].set_visible(True)
+    axes.grid(alpha=0.3, linewidth=0.5)
+    axes.set_xlabel("operations a byte (FLOP/B)")
+    axes.set_ylabel("operations a second (FLOP/s)")
+    return _finished(figure)
+
+
 FIGURES: Mapping[str, Callable[[Shape], Figure]] = {
     "steps": draw_steps,
     "ops": draw_ops,
     "flame": draw_flame,
     "memory": draw_memory,
+    "roofline": draw_roofline,
 }
 
 

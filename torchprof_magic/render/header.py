@@ -26,6 +26,7 @@ from torchprof_magic.model.shapes import (
     ModuleSpan,
     Outline,
     PhaseSpan,
+    Points,
     Problems,
     RankBars,
     Section,
@@ -78,6 +79,7 @@ class TableHeader(FramedHeader, frozen=True, kw_only=True, tag="table", tag_fiel
     columns: tuple[Column, ...]
     sort_by: str | None
     bars: Bars | None
+    points: Points | None
     outline: Outline | None
     is_sparse: bool
     ranks: RankBars | None
@@ -275,6 +277,7 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 columns=shape.columns,
                 sort_by=shape.sort_by,
                 bars=shape.bars,
+                points=shape.points,
                 outline=shape.outline,
                 is_sparse=shape.is_sparse,
                 ranks=shape.ranks,

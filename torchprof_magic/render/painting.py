@@ -54,6 +54,14 @@ class Canvas:
         for line in (ends, (ends[0], ends[3], ends[2], ends[1])):
             self._draw.line(line, fill=self.ink)
 
+    def line(self, x: float, y: float, to_x: float, to_y: float) -> None:
+        """Draw a line from one point to another."""
+        self._draw.line((round(x), round(y), round(to_x), round(to_y)), fill=self.ink)
+
+    def dot(self, x: float, y: float, radius: float, colour: str) -> None:
+        """Fill a circle around a point."""
+        self._draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour, outline=self.ink)
+
     def text(self, x: float, y: float, text: str, *, place: str = "lm", look: Look | None = None) -> None:
         """Write one line of text at a point; ``place`` says, as Pillow's anchors do, where in the text the point is."""
         look = look or Look()

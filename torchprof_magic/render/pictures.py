@@ -11,7 +11,7 @@ import numpy as np
 
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree
-from torchprof_magic.model.units import column_unit
+from torchprof_magic.model.units import column_unit, format_flop
 from torchprof_magic.render.figures import (
     DPI,
     LABEL_RATIO,
@@ -27,6 +27,7 @@ from torchprof_magic.render.figures import (
 )
 from torchprof_magic.render.painting import GAP_PX, LINE_PX, SWATCH_PX, Axis, Canvas, Legend, Look, ticks, width_px
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
+from torchprof_magic.render.roof_plane import plane_of
 from torchprof_magic.render.thinning import band_values, columns_of, rows_to_draw
 from torchprof_magic.tables.memory.in_use import memory_peaks
 
@@ -42,6 +43,7 @@ MARGIN_PX = 4
 BOX_PX, BOX_GAP_PX = 22, 1  # of the flame graph
 STEP_PX, STEP_GAP_PX = 24, 5
 CURVE_PX = 120
+ROOFLINE_PX, POINT_PX = 300, 14
 AXIS_PX = 2 * LINE_PX + MARGIN_PX
 HEADROOM_RATIO = 1.05  # of the axis over its largest number
 PEAK_PX = (2, 4)  # of the dotted line at a peak: how long a dot is, and from one to the next
@@ -210,4 +212,37 @@ def _colour_of(band: Column) -> str:
     return category_colour(band.name.removesuffix("_bytes"))
 
 
-PICTURES: Mapping[str, Callable[[Shape], bytes]] = {"flame": flame_picture, "memory": memory_picture}
+def roofline_picture(shape: Shape) -> bytes:
+    """Return ops as points below the roofs of the device."""
+    assert isinstance(shape, Table)
+    canvas = Canvas(WIDTH_PX, ROOFLINE_PX + AXIS_PX + LINE_PX)
+    plane = plane_of(shape)
+    left, right, top = width_px("100 GFLOP/s") + 2 * MARGIN_PX, WIDTH_PX - 4 * MARGIN_PX, LINE_PX
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across, up = ((np.log10(value) - ends[0]) / (ends[1] - ends[0]) for value, ends in ((x, plane.x), (y, plane.y)))
+        return left + float(np.clip(across, 0, 1)) * (right - left), top + (1 - float(np.clip(up, 0, 1))) * ROOFLINE_PX
+
+    bottom = top + ROOFLINE_PX
+    canvas.line(left, bottom, right, bottom)
+    canvas.line(left, top, left, bottom)
+    for power in range(int(np.ceil(plane.x[0])), int(plane.x[1]) + 1):
+        canvas.text(place(10.0**power, 1)[0], bottom + LINE_PX / 2, f"{10.0**power:g}", place="mm")
+    for power in range(int(np.ceil(plane.y[0])), int(plane.y[1]) + 1):
+        canvas.text(left - GAP_PX, place(1, 10.0**power)[1], f"{format_flop(10.0**power)}/s", place="rm")
+    canvas.text(right, bottom + 1.5 * LINE_PX, "operations a byte", place="rm")
+    for line in plane.lines:
+        ends = [place(x, y) for x, y in zip(line.x, line.y, strict=True)]
+        canvas.line(*ends[0], *ends[1])
+        x, y = place(*line.label)
+        canvas.text(x, y - LINE_PX / 2, line.title, place="rm")
+    for point in plane.points:
+        canvas.dot(*place(point.x, point.y), max(POINT_PX * np.sqrt(point.size), 2), point.colour)
+    return canvas.to_png()
+
+
+PICTURES: Mapping[str, Callable[[Shape], bytes]] = {
+    "flame": flame_picture,
+    "memory": memory_picture,
+    "roofline": roofline_picture,
+}

@@ -35,7 +35,7 @@ TOP_ROWS = 10
 MAX_STEPS = 24
 NAME_CHARS = 90
 _SHOWN_UNITS = ("count", "ns", "bytes", "flop")
-_TITLES = {"flame": "Flame graph", "memory": "Memory"}
+_TITLES = {"flame": "Flame graph", "memory": "Memory", "roofline": "Roofline"}
 _NUMBER = 'align="right" style="text-align:right"'
 _NAME = 'align="left" style="text-align:left"'
 _IMAGE = re.compile(r'<img alt="([^"]*)" src="[^"]*">')

@@ -447,7 +447,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         return torch_events_table(self._believed)
 
     def figure(self, view: str = "ops") -> Figure:
-        """Return a matplotlib figure of ``steps``, ``ops``, ``flame`` or ``memory``.
+        """Return a matplotlib figure of ``steps``, ``ops``, ``flame``, ``memory`` or ``roofline``.
 
         Raises ``ValueError`` for an unknown name, or when the view is empty.
         """

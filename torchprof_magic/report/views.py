@@ -27,6 +27,7 @@ from torchprof_magic.tables.memory import block_table, holders, leaks
 from torchprof_magic.tables.memory import in_use as memory
 from torchprof_magic.tables.ops import kernels, op_groups, ranking
 from torchprof_magic.tables.ops import op_table as ops
+from torchprof_magic.tables.ops import roofline as rooflines
 from torchprof_magic.tables.snapshot import frames as snapshot
 from torchprof_magic.tables.source import events, lines, modules
 from torchprof_magic.tables.source.source_view import source_view
@@ -150,6 +151,36 @@ VIEWS: tuple[View[Trace], ...] = (
         empty="Lines are known for cells that are recorded with %%torchprof, and where Python frames were recorded "
         "(--stack).",
         flag="--stack",
+        follows_range=True,
+        is_per_step=True,
+    ),
+    View(
+        name="roofline",
+        sentence="One row per op with known work: how fast it ran, and how near the roof of the device that is.",
+        details="The tab draws them below the roofs of the device: operations a second over operations a byte, both "
+        "axes by factors of ten, as large as their time. Empty without recorded shapes and types. See [formulas.md]"
+        "(formulas.md).",
+        columns=rooflines.COLUMNS,
+        frame=rooflines.roofline_table,
+        title="Roofline",
+        empty="The work of no op is known: add --shapes to %%torchprof.",
+        is_there=rooflines.has_points,
+        group="Op",
+        flag="--shapes",
+        follows_range=True,
+        is_per_step=True,
+    ),
+    View(
+        name="roofline_kernels",
+        sentence="The same by kernel: one row per kernel with known work.",
+        columns=rooflines.COLUMNS,
+        frame=rooflines.roofline_of_kernels,
+        title="Roofline of kernels",
+        empty="The work of no kernel is known.",
+        place="group",
+        tab="roofline",
+        group="Kernel",
+        is_there=rooflines.has_kernels,
         follows_range=True,
         is_per_step=True,
     ),

@@ -28,6 +28,7 @@ export type {
   Lane,
   LineChange,
   Mark as MarkHeader,
+  Points as PointsHeader,
   Problem,
   ProblemsHeader,
   RankBars as RankBarsHeader,

@@ -9,6 +9,7 @@ import { FlameView } from "../flame/flame";
 import { ProblemsView } from "../notes/notes";
 import { FactsView } from "../overview/overview";
 import { RanksView } from "../ranks/ranks";
+import { RooflineView } from "../roofline/roofline";
 import { SeriesView } from "../series/series";
 import { TableView } from "../table/grid";
 import { canCountRange, RangeTable } from "../table/range-table";
@@ -64,6 +65,7 @@ function framedView(view: LateHeader, rest: Rest) {
       return <FactsView report={rest.report} view={view} />;
     case "table": {
       if (view.ranks !== null) return <RanksView view={view} bars={view.ranks} {...rest} />;
+      if (view.points !== null) return <RooflineView view={view} points={view.points} {...rest} />;
       const range = rest.report.store.range.value;
       return range !== null && canCountRange(rest.report, view) ? (
         <RangeTable view={view} range={range} {...rest} />

@@ -504,6 +504,7 @@ describe("a grouping that the kernel builds on request", () => {
     ],
     sort_by: "calls",
     bars: null,
+    points: null,
     outline: null,
     is_sparse: false,
     ranks: null,

@@ -104,9 +104,11 @@ function filterHint(view: TableHeader): string {
     view.columns.some(({ unit }) => unit === "phase") ? "phase:backward" : "",
   ].filter((each) => each !== "");
   const noun =
-    view.place === "group" && view.title.includes(" by ")
-      ? "ops"
-      : (view.tab === "compare" ? view.group : view.title).toLowerCase();
+    view.points !== null
+      ? `${nounOf(view)}s`
+      : view.place === "group" && view.title.includes(" by ")
+        ? "ops"
+        : (view.tab === "compare" ? view.group : view.title).toLowerCase();
   return [`Filter ${noun}`, ...examples].join("   ");
 }
 
@@ -274,6 +276,7 @@ function activeId(props: PartProps): string | undefined {
 function nounOf(view: TableHeader): string {
   const code = view.columns.find((column) => column.is_verbatim);
   if (code !== undefined) return code.title === "Source" ? "line" : code.title.toLowerCase();
+  if (view.points !== null) return view.group.toLowerCase();
   if (view.tab === "compare") return view.group.toLowerCase().replace(/s$/, "");
   if (view.title.includes(" by ")) return view.group.toLowerCase();
   return view.title.toLowerCase().replace(/s$/, "");

@@ -1,0 +1,99 @@
+"""How near the roof each op or kernel is: points of operations a second over operations a byte, below the roofs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from torchprof_magic.facts.budget import busiest_device
+from torchprof_magic.facts.ops.roofline import peak_of_device, roofline
+from torchprof_magic.facts.shared import once_for_the_whole
+from torchprof_magic.model.dtypes import KINDS
+from torchprof_magic.model.shapes import Points, Roof, Table
+from torchprof_magic.tables.ops import kernels, op_table
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
+    from torchprof_magic.model.shapes import Column
+    from torchprof_magic.model.trace import Trace
+
+# What stands beside the points, in this order.
+_SHOWN = ("name", "phase", "worked_ns", "roof_ratio", "roof", "above_ns", "calls", "kind")
+_RATES = ("flops_per_s", "moved_bytes_per_s", "flops_per_byte", "roof_ns", "work_flops", "moved_bytes")
+_IN_SIGHT = {"name", "phase", "worked_ns", "roof_ratio", "roof", "above_ns", "flops_per_s"}
+# Roofs of types in which less than this part of the operations is done say little.
+_LEAST_SHARE = 0.01
+
+
+def _columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    by_name = {column.name: column for column in columns}
+    shown = [by_name[name] for name in (*_SHOWN, *_RATES) if name in by_name]
+    return tuple(replace(column, is_minor=column.name not in _IN_SIGHT) for column in shown)
+
+
+COLUMNS = _columns(op_table.COLUMNS)
+
+
+@once_for_the_whole
+def roofline_table(trace: Trace, part: TimeRange) -> Table:
+    """Return one row per op with known work, what took the longest first."""
+    return _points(trace, op_table.ops_table(trace, part))
+
+
+@once_for_the_whole
+def roofline_of_kernels(trace: Trace, part: TimeRange) -> Table:
+    """Return one row per kernel with known work, what took the longest first."""
+    return _points(trace, kernels.kernels_table(trace, part))
+
+
+def has_points(trace: Trace) -> bool:
+    """Return whether the bytes of any work are known, so that it has a place on the plane."""
+    return bool((~np.isnan(roofline(trace).bytes)).any())
+
+
+def has_kernels(trace: Trace) -> bool:
+    """Return whether there are kernels with a place on the plane."""
+    return trace.has_device and has_points(trace)
+
+
+def _points(trace: Trace, table: Table) -> Table:
+    if "worked_ns" not in table.frame.columns:
+        return Table(frame=pl.DataFrame(schema={column.name: pl.Null for column in COLUMNS}), columns=COLUMNS)
+    columns = _columns(table.columns)
+    is_known = pl.col("moved_bytes_per_s").is_not_null()
+    frame = table.frame.filter(is_known).select(column.name for column in columns)
+    points = Points(
+        x="flops_per_byte",
+        y="flops_per_s",
+        x_of_none="moved_bytes_per_s",
+        size="worked_ns",
+        phase="phase",
+        roofs=roofs(trace),
+    )
+    return Table(
+        frame=frame.sort("worked_ns", "name", descending=[True, False]),
+        columns=columns,
+        points=points,
+        sort_by="worked_ns",
+    )
+
+
+def roofs(trace: Trace) -> tuple[Roof, ...]:
+    """Return the roofs of the busiest device: of its memory, and of the types in which it computes."""
+    peak = peak_of_device(trace, busiest_device(trace))
+    if peak is None:
+        return ()
+    pieces, found = roofline(trace), {}
+    flops = np.nan_to_num(pieces.flops)
+    for number, kind in enumerate((*KINDS, "")):
+        for is_matrix in (True, False):
+            here = (pieces.kind == (number if kind else -1)) & (pieces.is_matrix == is_matrix)
+            rate = peak.flops_per_s(kind, is_matrix=is_matrix)
+            if rate and (flops[here].sum() >= _LEAST_SHARE * flops.sum() or (here.any() and not is_matrix)):
+                uses_units = is_matrix and kind in peak.matrix
+                found[rate] = f"{kind} products" if uses_units else "other operations"
+    memory = (Roof(title="memory", bytes_per_s=peak.bytes_per_s),) if peak.bytes_per_s else ()
+    return (*memory, *(Roof(title=title, flops_per_s=rate) for rate, title in sorted(found.items(), reverse=True)))
