@@ -189,7 +189,7 @@ def test_a_picture_is_painted_whatever_its_names_are(name: str) -> None:
 
 
 def test_every_picture_of_the_static_copy_is_listed() -> None:
-    assert list(PICTURES) == ["flame", "memory"]
+    assert list(PICTURES) == ["flame", "memory", "roofline"]
 
 
 def test_the_static_copy_does_without_matplotlib() -> None:

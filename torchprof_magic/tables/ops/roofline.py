@@ -13,7 +13,7 @@ from torchprof_magic.facts.ops.roofline import peak_of_device, roofline
 from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.model.dtypes import KINDS
 from torchprof_magic.model.shapes import Points, Roof, Table
-from torchprof_magic.tables.ops import kernels, op_table
+from torchprof_magic.tables.ops import kernels, op_table, rates
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -35,6 +35,9 @@ def _columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
 
 
 COLUMNS = _columns(op_table.COLUMNS)
+_SCHEMA = {
+    column.name: rates.TYPES.get(column.name, pl.Int64 if column.unit == "count" else pl.String) for column in COLUMNS
+}
 
 
 @once_for_the_whole
@@ -60,8 +63,8 @@ def has_kernels(trace: Trace) -> bool:
 
 
 def _points(trace: Trace, table: Table) -> Table:
-    if "worked_ns" not in table.frame.columns:
-        return Table(frame=pl.DataFrame(schema={column.name: pl.Null for column in COLUMNS}), columns=COLUMNS)
+    if not rates.has_work(trace):
+        return Table(frame=pl.DataFrame(schema=_SCHEMA), columns=COLUMNS)
     columns = _columns(table.columns)
     is_known = pl.col("moved_bytes_per_s").is_not_null()
     frame = table.frame.filter(is_known).select(column.name for column in columns)

@@ -90,7 +90,7 @@ it("chooses points with the arrow keys, which selects their rows and says so", a
   await settle();
   expect(circles(root).findIndex((each) => each.classList.contains("tp-roof-chosen"))).toBe(1);
   expect(plane.getAttribute("aria-label")).toContain("Selected: aten::add");
-  expect(find(root, "[aria-selected=true]").textContent).toContain("aten::add");
+  expect(find(root, ".tp-grid [aria-selected=true]").textContent).toContain("aten::add");
 });
 
 it("is a picture with words for those who do not see it", async () => {
