@@ -291,7 +291,7 @@ def _asked(report: AnyReport, query: str) -> pl.DataFrame:
 def _without_names(message: str) -> str:
     """Return what is wrong with a change, without the names of the recording that come close to what was meant."""
     said, was, _ = message.partition(" was recorded")
-    if not was:
+    if not was or not said.startswith("nothing called"):
         return message
     return f"{said}{was}; name an op, a kernel, a module, file:line, a device or a phase, as the tables do"
 

@@ -12,7 +12,7 @@ import numpy as np
 from torchprof_magic.facts.device.coverage import launches_of
 from torchprof_magic.facts.shared import in_category, name_numbers, once_per_trace
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
-from torchprof_magic.model.rows import filled, row_keys
+from torchprof_magic.model.rows import filled, row_numbers
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -45,7 +45,7 @@ def unlaunched(trace: Trace) -> Unlaunched:
     ops = _ops_of_steps(trace)
     if len(ops.step) == 0:
         return NONE
-    per_step = row_keys(ops.group, ops.step)
+    per_step = row_numbers(ops.group, ops.step)
     groups = np.zeros(int(per_step.max()) + 1, np.int64)
     groups[per_step] = ops.group
     launches = np.bincount(per_step, weights=ops.launches)
@@ -54,7 +54,7 @@ def unlaunched(trace: Trace) -> Unlaunched:
     np.maximum.at(most, groups, launches)
     if not (least < most).any():
         return NONE
-    usual = _lower_medians(row_keys(ops.group, ops.place), ops.launches)
+    usual = _lower_medians(row_numbers(ops.group, ops.place), ops.launches)
     lack = usual - ops.launches
     short = (least < most)[ops.group] & (lack > 0)
     lost, of = int(lack[short].sum()), int(usual.sum())
@@ -94,9 +94,9 @@ def _ops_of_steps(trace: Trace) -> _Ops:
     rows = np.flatnonzero(is_op & (step >= 0))
     rows = rows[np.argsort(events["start_ns"].to_numpy()[rows], kind="stable")]
     like = events["lane"].to_numpy()[rows], name[rows], op_name[parent[rows]]
-    key = row_keys(step[rows], *like)
+    key = row_numbers(step[rows], *like)
     size = np.bincount(key)[key] if len(rows) else key
     order = np.argsort(key, kind="stable")
     place = np.empty(len(rows), np.int64)
     place[order] = np.arange(len(rows)) - np.searchsorted(key[order], key[order])
-    return _Ops(step[rows], row_keys(*like, size), place, launches[rows])
+    return _Ops(step[rows], row_numbers(*like, size), place, launches[rows])

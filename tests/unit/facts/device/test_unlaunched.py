@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 from support import annotation, kernel, launch, make_trace, span
@@ -84,3 +85,21 @@ def test_the_verdict_doubts_steps_that_launch_less_and_a_problem_counts_what_is_
     assert "At least 3 of 30 launches are probably not in the file, in step 1" in problem.message
     assert any("At least 3 of 30 launches (10 %)" in doubt for doubt in find_doubts(trace))
     assert not any("launches" in doubt for doubt in find_doubts(three_steps()))
+
+
+def test_many_names_take_no_more_memory_than_many_ops() -> None:
+    names = 1_500
+    events = [event for number in range(3) for event in step(number)]
+    for number in range(names):
+        at = 4_000 + 10 * number
+        events += [
+            span(f"outer{number}", at, 9, tid=2 + number % 7),
+            span(f"inner{number}", at + 1, 5, tid=2 + number % 7),
+        ]
+    events.append(annotation("ProfilerStep#4", 4_000, 10 * names))
+    trace = make_trace(*events)
+    tracemalloc.start()
+    unlaunched(trace)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
