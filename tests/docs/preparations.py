@@ -54,6 +54,14 @@ with tp.profile(active=2) as recorded:
         train(batch)
 report = recorded.report
 """
+# No recording has all that the page asks about; that an argument is none would be a TypeError.
+ASKED = """
+def asked(**changes):
+    try:
+        return report.what_if(**changes)
+    except tp.OptionsError as error:
+        assert "recorded" in str(error) or "recording" in str(error), error
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +175,7 @@ PREPARATIONS = {
     ),
     "docs/recording.md": Preparation(codes=(TRAINING, A_REPORT, TRAINER), files=_graphs, modules=_transformers),
     "docs/traces.md": Preparation(instead={"~/traces": "traces"}),
+    "docs/what_if.md": Preparation(codes=(TRAINING, A_REPORT, ASKED), instead={"report.what_if(": "asked("}),
     "docs/questions/does-it-stay-fast.md": Preparation(
         codes=(TRAINING, "def batches():\n    return loader"),
         instead={"from train import batches, train\n": "", "sys.argv[1]": "'new.torchprof'"},
