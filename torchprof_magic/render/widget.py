@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import anywidget
 import msgspec
@@ -13,6 +13,7 @@ from ipywidgets import widget_serialization
 from traitlets import Bool, Bytes, Instance, Unicode
 
 from torchprof_magic.model.errors import TorchProfError
+from torchprof_magic.model.trace import MAX_NAME_CHARS
 from torchprof_magic.model.units import printable
 from torchprof_magic.render.arrow import EMBEDDED_BYTES
 from torchprof_magic.render.exports import EXPORTS, file_name
@@ -85,7 +86,14 @@ class _Try(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="tr
     card: int
 
 
-_Request = _Get | Question | _Open | _Runs | _Compare | _FrontEnd | _Count | _Try
+class _WhatIf(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="what_if"):
+    """What would a step take if what has this name were twice as fast?"""
+
+    id: int | str
+    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
+
+
+_Request = _Get | Question | _Open | _Runs | _Compare | _FrontEnd | _Count | _Try | _WhatIf
 ALL_RANKS = -1
 # Number of live views that stay open; the static copy replaces older ones. A kernel keeps every widget that it has
 # shown, and is not notified when the output that shows it is cleared.
@@ -111,7 +119,8 @@ class Shown:
 
     ``frame_bytes`` is the size of the frames of the report in memory. ``writers`` has for each of ``EXPORTS`` a
     function that writes the file to a path and returns the path. ``counting`` returns the page in which only some steps
-    count, by their rows, and ``trying`` that in which the advice of a card was measured; both raise ``TorchProfError``.
+    count, by their rows, and ``trying`` that in which the advice of a card was measured. ``asking`` says in words what
+    a step would take if what has a name were twice as fast. All raise ``TorchProfError``.
     """
 
     def __init__(
@@ -124,8 +133,10 @@ class Shown:
         comparing: Comparing | None = None,
         counting: Callable[[Sequence[int]], Shown] | None = None,
         trying: Callable[[int], Shown] | None = None,
+        asking: Callable[[str], str] | None = None,
     ) -> None:
         self.page = page
+        self.asking = asking
         self.counting = counting
         self.trying = trying
         self.comparing = comparing
@@ -215,6 +226,8 @@ class ReportWidget(anywidget.AnyWidget):
             return {"kind": "front_end"}, [module, style]
         if isinstance(request, _Runs):
             return {"kind": "runs", "runs": list(self._comparing().runs())}, []
+        if isinstance(request, _WhatIf):
+            return {"kind": "what_if", "text": self._asking(request.name)}, []
         if isinstance(request, _Get):
             return self._chunk(request)
         answers = self._alive().page.answers.get(request.view)
@@ -257,6 +270,12 @@ class ReportWidget(anywidget.AnyWidget):
         if trying is None:
             raise TorchProfError("Advice of this report cannot be tried here.")
         return trying(card)
+
+    def _asking(self, name: str) -> str:
+        asking = self._alive().asking
+        if asking is None:
+            raise TorchProfError("Nobody can say what this report would be like.")
+        return asking(name)
 
     def _replace(self, shown: Shown, *, is_more: bool = False) -> None:
         """Show another report in this place; header, data and whether it is more of the same change together."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.facts.counted_steps import with_chosen_steps
 from torchprof_magic.findings.watched import run_words, slow_lines
+from torchprof_magic.findings.what_if import faster_words
 from torchprof_magic.model.errors import StoreError
 from torchprof_magic.model.shapes import Series, Table, count_rows
 from torchprof_magic.render.displayed import Forms, KeptView
@@ -231,6 +232,7 @@ class TraceForms(Forms):
             comparing=comparing,
             counting=counting,
             trying=trying,
+            asking=partial(_faster_in_page, self.trace),
         )
 
 
@@ -268,6 +270,11 @@ def _trying_in_page(forms: TraceForms, kept: weakref.ref[KeptView], number: int)
     keeper = kept() or KeptView()
     keeper.shown = replace(forms).shown(keeper)  # its page is made again
     return keeper.shown
+
+
+def _faster_in_page(trace: Trace, name: str) -> str:
+    """Return what a step would take if what has this name were twice as fast, as the page says it."""
+    return faster_words(trace, name)
 
 
 def _runs_beside(run_id: str) -> list[dict[str, str]]:

@@ -23,6 +23,7 @@ import { type Part, pull } from "../wire/pull";
 import { ask as askKernel, type Question } from "../wire/questions";
 import { canAnswer, request } from "../wire/request";
 import { bytesOfView } from "../wire/view-bytes";
+import { askWhatIf } from "../wire/what-if";
 import { Latest } from "./latest";
 import { createSliceSource, type SliceSource } from "./slice-source";
 
@@ -82,6 +83,8 @@ export interface ReportSource {
   readonly canChooseSteps: boolean;
   /** Shows the report in which only these steps count, by the rows of their table, in this place. */
   countSteps(rows: readonly number[]): Promise<Result<null>>;
+  /** What a step would take if what has this name were twice as fast, in words; needs a kernel that answers. */
+  whatIf(name: string): Promise<Result<string>>;
   /** Whether the kernel can be asked to measure advice. */
   readonly canTry: boolean;
   /** Measures the advice of a card, by its number from 1, and shows the report with what was found in this place. */
@@ -133,6 +136,7 @@ export function openReport(
     compareWith: (run, isSwapped) => open({ kind: "compare", run, is_swapped: isSwapped }),
     canChooseSteps: parsed.value.can_choose_steps && canAnswer(host),
     countSteps: (rows) => open({ kind: "count", rows }),
+    whatIf: (name) => askWhatIf(host, name, { signal: abort, connection }),
     canTry: parsed.value.can_try && canAnswer(host),
     tryCard: (number) => open({ kind: "try", card: number }),
     ...offered,

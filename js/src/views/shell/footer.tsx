@@ -7,6 +7,7 @@ import { Button } from "../common/button";
 import { type ReportContext, shownView, tabsOf } from "../common/context";
 import { findName, nameColumn } from "../common/describe";
 import { PhaseDot } from "../common/parts";
+import { WhatIf } from "./what-if";
 
 export type Hint = readonly [keys: readonly string[], what: string];
 
@@ -155,6 +156,7 @@ function Links({ report, name }: LinksProps) {
   const targets = report.targets(name).filter(({ view }) => view.name !== shown?.name);
   return (
     <span class="tp-links">
+      <WhatIf key={name} report={report} name={name} />
       {targets.slice(0, MOST_LINKS).map((target) => (
         <Button
           key={target.view.name}

@@ -241,3 +241,13 @@ def test_what_is_not_on_the_path_changes_nothing(traces: Path) -> None:
 def test_an_answer_is_frozen() -> None:
     found = steps(*HOST).what_if(without="data")
     assert replace(found, step_ns=1.0).step_ns == 1.0
+
+
+def test_the_page_asks_what_a_step_would_take_and_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    widget, answers = steps(*HOST).widget, list[dict[str, Any]]()
+    monkeypatch.setattr(widget, "send", lambda head, _=(): answers.append(head))
+    widget._answer(None, {"kind": "what_if", "id": "tp-1", "name": "aten::mm"}, [])
+    widget._answer(None, {"kind": "what_if", "id": "tp-2", "name": "aten::m"}, [])
+    assert answers[0] == {"kind": "what_if", "id": "tp-1", "text": "2× faster: 1 ms → 870 µs a step"}
+    assert answers[1]["kind"] == "error"
+    assert answers[1]["message"].startswith("nothing called 'aten::m' was recorded; did you mean 'aten::mm'")
