@@ -62,7 +62,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m torchprof_magic",
         description="Open a PyTorch profiler trace and print its summary, write it as one interactive HTML file, or "
         "query it with SQL.",
-        epilog="Example: python -m torchprof_magic trace.json.gz -o report.html",
+        epilog="Example: python -m torchprof_magic trace.json.gz -o report.html. Other commands are 'check', a gate "
+        "for continuous integration, and 'mcp', a server for programs; each has a --help of its own.",
     )
     parser.add_argument(
         "trace",

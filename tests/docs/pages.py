@@ -63,7 +63,8 @@ def failures_of(page: Path, *, writes: bool = False) -> list[str]:
     failures, printed = [], []
     with _folder_for(page), prepared(page.relative_to(ROOT).as_posix()) as preparation:
         shell = InteractiveShell(user_ns={"__name__": "__main__"})
-        shell.extension_manager.load_extension("torchprof_magic")
+        if any("%%torchprof" in example.code for example in examples_of(page)):
+            shell.extension_manager.load_extension("torchprof_magic")  # it imports torch
         for code in preparation.codes:
             shell.run_cell(code).raise_error()
         for example in examples_of(page):

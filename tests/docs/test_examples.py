@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "pages.py"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Those with what is printed and no training, which is quick; the others need torch and take longer.
-QUICK = ("docs/agents.md", "docs/questions/gpu-is-idle.md", "docs/questions/out-of-memory.md")
+QUICK = ("docs/agents.md", "docs/questions/gpu-is-idle.md")
 
 
 def _run(*pages: str) -> None:

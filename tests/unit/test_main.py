@@ -89,7 +89,7 @@ def test_an_error_is_one_line_on_stderr(
 def test_help_names_every_argument_and_the_module_runs(trace: str) -> None:
     command = [sys.executable, "-m", "torchprof_magic"]
     shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
-    assert all(word in shown for word in ("TRACE", "--output", "--sql", "--summary", "--json"))
+    assert all(word in shown for word in ("TRACE", "--output", "--sql", "--summary", "--json", "'check'", "'mcp'"))
     with subprocess.Popen([*command, trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         assert run.stderr is not None
