@@ -95,14 +95,22 @@ class Budget(NamedTuple):
 def budget(trace: Trace) -> Budget:
     """Return what each step spends its time on; the parts of a step add up to it exactly."""
     step, start, end = _steps(trace)
-    parts = np.zeros((len(step), len(PARTS)), np.int64)
+    model, hardware = _flops_ns(trace, start, end)
+    return Budget(step, start, end, parts_in(trace, start, end), model, hardware)
+
+
+def parts_in(trace: Trace, start: IntArray, end: IntArray) -> IntArray:
+    """Return the ns of each of ``PARTS`` in intervals that do not overlap: a row each, which adds up to it exactly.
+
+    What lies in no step and no window of the recording is unknown.
+    """
+    parts = np.zeros((len(start), len(PARTS)), np.int64)
     if trace.has_device:
         _add_device(trace, parts, start, end)
     else:
-        _add_host(trace, parts)
+        _add_host(trace, parts, start, end)
     parts[:, _NUMBERS["unknown"]] += (end - start) - parts.sum(axis=1)
-    model, hardware = _flops_ns(trace, start, end)
-    return Budget(step, start, end, parts, model, hardware)
+    return parts
 
 
 def _steps(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
@@ -211,14 +219,15 @@ def _cut_at_steps(
     return order[place], np.maximum(start[of], starts[place]), np.minimum(end[of], ends[place]), of
 
 
-def _add_host(trace: Trace, parts: IntArray) -> None:
+def _add_host(trace: Trace, parts: IntArray, start: IntArray, end: IntArray) -> None:
     """Add what the thread of the steps does; ops with known work are split at their roof."""
-    pieces, nest = recorded_pieces(trace), host_nest(trace)
-    row = np.append(nest.row, NO_PARENT)[pieces.cause]
-    phases = np.array([_NUMBERS.get(_OF_PHASE.get(name, ""), -1) for name in PHASES])[pieces.phase]
-    ns = pieces.end_ns - pieces.start_ns
+    whole, nest = recorded_pieces(trace), host_nest(trace)
+    step, begin, stop, of = _cut_at_steps(whole.start_ns, whole.end_ns, start, end)
+    row = np.append(nest.row, NO_PARENT)[whole.cause[of]]
+    phases = np.array([_NUMBERS.get(_OF_PHASE.get(name, ""), -1) for name in PHASES])[whole.phase[of]]
+    ns = stop - begin
     is_work = phases < 0
-    np.add.at(parts, (pieces.step[~is_work], phases[~is_work]), ns[~is_work])
+    np.add.at(parts, (step[~is_work], phases[~is_work]), ns[~is_work])
     work = np.flatnonzero(is_work)
     known = roofline(trace)
     number = np.full(trace.events.height + 1, NO_PARENT, np.int64)
@@ -228,10 +237,10 @@ def _add_host(trace: Trace, parts: IntArray) -> None:
     piece = np.append(number[:-1], NO_PARENT)[op]
     lasts = np.append(trace.events["dur_ns"].to_numpy(), 0)[row[work]]
     is_tiny = (piece < 0) & (lasts < TINY_OP_NS)
-    np.add.at(parts[:, _NUMBERS["dispatch"]], pieces.step[work[is_tiny]], ns[work[is_tiny]])
+    np.add.at(parts[:, _NUMBERS["dispatch"]], step[work[is_tiny]], ns[work[is_tiny]])
     rest = work[~is_tiny]
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    _add_split(trace, parts, piece[~is_tiny], pieces.start_ns[rest], pieces.end_ns[rest], nothing, pieces.step[rest])
+    _add_split(trace, parts, piece[~is_tiny], begin[rest], stop[rest], nothing, step[rest])
 
 
 def _flops_ns(trace: Trace, start: IntArray, end: IntArray) -> tuple[Floats, Floats]:

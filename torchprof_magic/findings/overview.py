@@ -40,6 +40,7 @@ from torchprof_magic.tables.ops.op_groups import has_mostly_no_op, is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
 from torchprof_magic.tables.ops.rates import has_work
 from torchprof_magic.tables.process_groups import ranks_text
+from torchprof_magic.tables.serving import serving_kinds_table
 from torchprof_magic.tables.snapshot.frames import held_by_line
 from torchprof_magic.tables.source.lines import lines_table
 from torchprof_magic.tables.source.modules import modules_table
@@ -93,7 +94,7 @@ def overview_facts(trace: Trace, part: TimeRange = WHOLE) -> Facts:
             kind="phases",
             aside="per step" if not shown.is_range else shown.each,
         ),
-        *(() if shown.is_range else (_budget(trace), _ladder(trace))),
+        *(() if shown.is_range else (_budget(trace), _serving(trace), _ladder(trace))),
         _waits(trace, shown),
         _loaders(trace, shown),
         Section(title="Memory", facts=_memory(trace, part), kind="memory"),
@@ -344,7 +345,36 @@ def _budget(trace: Trace) -> Section:
     )
     ratios = {rows[f"{name.lower()}_ratio"].mean(): name for name in ("HFU", "MFU")}
     said = [f"{name} {format_ratio(ratio)}" for ratio, name in ratios.items() if isinstance(ratio, float)]
+    for name, label in (("sm_active_ratio", "SM active"), ("dram_active_ratio", "DRAM active")):
+        active = rows[name].mean()
+        said += [f"{label} {format_ratio(active)}"] if isinstance(active, float) else []
+    joules = rows["joules"].mean()
+    said += [f"{format_count(joules)} J"] if isinstance(joules, float) else []
     return Section(title=title, facts=facts, kind="stack", aside=", ".join((_each(trace), *said)))
+
+
+def _serving(trace: Trace) -> Section:
+    """Return the steps of an inference server by kind, with what limits each."""
+    rows = serving_kinds_table(trace).frame.to_dicts()
+    facts = tuple(
+        Fact(
+            label=row["kind"] or "other",
+            value=float(row["mean_ns"]),
+            unit="ns",
+            note=", ".join(
+                filter(None, (*_served(row), f"limited by {row['limit']} ({format_ratio(row['limit_ratio'])})"))
+            ),
+            phase="forward",
+        )
+        for row in rows
+        if row["limit_ratio"] is not None
+    )
+    return Section(title="Steps of the server", facts=facts, kind="bars", aside="on average")
+
+
+def _served(row: dict[str, Any]) -> tuple[str, ...]:
+    per_token = f"{format_ns(row['ns_per_token'])} a token" if row["ns_per_token"] is not None else ""
+    return counted(row["steps"], "step"), f"{format_count(row['requests_per_step'])} requests", per_token
 
 
 _OF_BUDGET = {

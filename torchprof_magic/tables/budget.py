@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.budget import LONG_LATENCY_NS, PARTS, TINY_OP_NS, budget
+from torchprof_magic.facts.device.counter_means import ACTIVE, active_in, joules_in
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.model.shapes import Column, Table
 
@@ -50,7 +51,8 @@ _TEXT = {
     "unknown": "What the recording does not say: launches without work, work that begins late, the profiler, and "
     "silence. All parts add up to the duration exactly.",
 }
-COLUMNS = (
+PART_COLUMNS = tuple(Column(name=f"{part}_ns", title=TITLES[part], unit="ns", definition=_TEXT[part]) for part in PARTS)
+_STEP_COLUMNS = (
     Column(
         name="number",
         title="Step",
@@ -61,7 +63,7 @@ COLUMNS = (
         name="start_ns", title="Start", unit="ns", definition="Start, from the first recorded event.", is_minor=True
     ),
     Column(name="dur_ns", title="Duration", unit="ns", definition="Wall time from its start to its end."),
-    *(Column(name=f"{part}_ns", title=TITLES[part], unit="ns", definition=_TEXT[part]) for part in PARTS),
+    *PART_COLUMNS,
     Column(
         name="mfu_ratio",
         title="MFU",
@@ -77,7 +79,37 @@ COLUMNS = (
         definition="Utilisation of the hardware: the same with what a checkpoint computes again in the backward pass.",
     ),
 )
-_TYPES: dict[str, DType] = {"number": pl.Int32, "mfu_ratio": pl.Float64, "hfu_ratio": pl.Float64}
+_COUNTED = (
+    Column(
+        name="joules",
+        title="Energy J",
+        unit="count",
+        definition="Energy in J that the devices took, by the counter of the power of each (`report.counters`), whose "
+        "values hold until the next one. Null without one.",
+    ),
+    Column(
+        name="sm_active_ratio",
+        title="SM active",
+        unit="ratio",
+        definition="How active the units that compute were, by a counter of the file: its mean over the step. Null "
+        "without one.",
+    ),
+    Column(
+        name="dram_active_ratio",
+        title="DRAM active",
+        unit="ratio",
+        definition="The same for the memory of the device.",
+    ),
+)
+COLUMNS = (*_STEP_COLUMNS, *_COUNTED)
+_TYPES: dict[str, DType] = {
+    "number": pl.Int32,
+    "mfu_ratio": pl.Float64,
+    "hfu_ratio": pl.Float64,
+    "joules": pl.Float64,
+    "sm_active_ratio": pl.Float64,
+    "dram_active_ratio": pl.Float64,
+}
 SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.Int64) for column in COLUMNS}
 
 
@@ -91,6 +123,13 @@ def budget_table(trace: Trace) -> Table:
         name: pl.Series(np.where(dur > 0, ns / np.maximum(dur, 1), np.nan)).fill_nan(None)
         for name, ns in (("mfu_ratio", found.model_ns), ("hfu_ratio", found.hardware_ns))
     }
+    counted = {
+        "joules": joules_in(trace, found.start_ns, found.end_ns),
+        **{f"{kind}_ratio": active_in(trace, kind, found.start_ns, found.end_ns) for kind in ACTIVE},
+    }
+    ratios |= {name: pl.Series(values).fill_nan(None) for name, values in counted.items()}
     columns = {"number": numbers, "start_ns": found.start_ns, "dur_ns": dur}
     parts = {f"{part}_ns": found.parts[:, place] for place, part in enumerate(PARTS)}
-    return Table(frame=pl.DataFrame({**columns, **parts, **ratios}, schema=SCHEMA), columns=COLUMNS)
+    frame = pl.DataFrame({**columns, **parts, **ratios}, schema=SCHEMA)
+    absent = {column.name for column in _COUNTED if frame[column.name].null_count() == frame.height}
+    return Table(frame=frame, columns=tuple(column for column in COLUMNS if column.name not in absent))

@@ -280,7 +280,7 @@ def device_names(
     events: pl.DataFrame, places: pl.DataFrame, properties: Sequence[DeviceProperties]
 ) -> tuple[tuple[int, str], ...]:
     """Return the numbers and names of the devices that worked: as the file calls them, else the vendor's platform."""
-    described = {device.id: device.name for device in properties if device.name and isinstance(device.id, int)}
+    described = {device.id: device.title for device in properties if device.title and isinstance(device.id, int)}
     used: dict[int | None, list[tuple[int, str | None, str]]] = {}
     columns = (places[name].to_list() for name in ("category", "first", "device", "label", "vendor"))
     for category, first, device, label, vendor in zip(*columns, strict=True):

@@ -99,6 +99,26 @@ class DeviceProperties(Struct, gc=False):
 
     id: object = None
     name: str = ""
+    memory: object = field(name="totalGlobalMem", default=None)
+    major: object = field(name="computeMajor", default=None)
+    minor: object = field(name="computeMinor", default=None)
+    units: object = field(name="numSms", default=None)
+
+    @property
+    def title(self) -> str:
+        """The name; where that is empty, what a device of these properties is called, empty if that is not known."""
+        known = (self.major, self.minor, self.units)
+        size = self.memory if isinstance(self.memory, int) else 0
+        return self.name or next((name for key, least, name in _MODELS if key == known and least * 10**9 <= size), "")
+
+
+# Old versions of ROCm's torch write no names: devices by their architecture, compute units and GB of memory, the
+# largest memory first.
+_MODELS = (
+    ((9, 4, 304), 250, "AMD Instinct MI325X"),
+    ((9, 4, 304), 190, "AMD Instinct MI300X"),
+    ((9, 4, 228), 120, "AMD Instinct MI300A"),
+)
 
 
 class DistributedInfo(Struct, gc=False):

@@ -1,0 +1,103 @@
+"""Steps of an inference server, worked out by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support import annotation, counter, kernel, launch, make_trace, span
+
+import torchprof_magic as tp
+from torchprof_magic.facts.budget import PARTS
+from torchprof_magic.findings.overview import overview_facts
+from torchprof_magic.tables.serving import serving_kinds_table, serving_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchprof_magic.model.trace import Trace
+
+PREFILL = "execute_200_context_2(sq200sk200sqsq20000sqsk20000)_generation_0(sq0sk0sqsq0sqsk0)"
+
+
+def work(at: float, dur: float, number: int, name: str = "gemm") -> list[dict[str, Any]]:
+    return [span("aten::mystery", at, 5), launch(at + 1, 1, number), kernel(name, at + 5, dur, number)]
+
+
+def made(*more: dict[str, Any]) -> Trace:
+    return make_trace(
+        annotation(PREFILL, 0, 90),
+        *work(0, 90, 1),
+        annotation("step[DECODE bs=4]", 100, 30),
+        *work(100, 20, 2),
+        annotation("step[DECODE bs=2]", 150, 30),
+        *work(150, 45, 3),
+        *more,
+    )
+
+
+def test_each_step_lasts_until_the_next_one_and_its_parts_add_up() -> None:
+    frame = serving_table(made()).frame
+    assert frame.select("kind", "batch", "tokens", "start_ns", "dur_ns", "ns_per_token").rows() == [
+        ("prefill", 2, 200, 0, 100_000, 500.0),
+        ("decode", 4, 4, 100_000, 50_000, 12_500.0),
+        ("decode", 2, 2, 150_000, 50_000, 25_000.0),
+    ]
+    assert frame["other_work_ns"].to_list() == [90_000, 20_000, 45_000]
+    sums = frame.select(f"{part}_ns" for part in PARTS).sum_horizontal()
+    assert sums.to_list() == frame["dur_ns"].to_list()
+
+
+def test_a_range_in_another_one_is_the_same_step_and_says_what_the_other_leaves_open() -> None:
+    trace = make_trace(annotation("step[EXTEND bs=2 toks=200]", 0, 95), annotation(PREFILL, 5, 85), span("a", 6, 5))
+    assert serving_table(trace).frame.select("kind", "batch", "tokens", "keys").rows() == [("prefill", 2, 200, 200)]
+
+
+def test_kinds_say_what_limits_them() -> None:
+    rows = serving_kinds_table(made()).frame.select(
+        "kind", "steps", "requests_per_step", "tokens", "sum_ns", "ns_per_token", "tokens_per_s", "limit", "limit_ratio"
+    )
+    assert rows.rows() == [
+        ("decode", 2, 3.0, 6, 100_000, pytest.approx(100_000 / 6), pytest.approx(60_000), "other work", 0.65),
+        ("prefill", 1, 2.0, 200, 100_000, 500.0, pytest.approx(2_000_000), "other work", 0.9),
+    ]
+
+
+def test_the_overview_names_the_kinds_with_their_time() -> None:
+    (section,) = [each for each in overview_facts(made()).sections if each.title == "Steps of the server"]
+    assert [(fact.label, fact.value, fact.note) for fact in section.facts] == [
+        ("decode", 50_000, "2 steps, 3 requests, 16.7 µs a token, limited by other work (65 %)"),
+        ("prefill", 100_000, "1 step, 2 requests, 500 ns a token, limited by other work (90 %)"),
+    ]
+
+
+def test_other_recordings_have_no_such_steps() -> None:
+    trace = make_trace(annotation("ProfilerStep#1", 0, 100), span("aten::mm", 0, 10))
+    assert serving_table(trace).frame.height == 0
+    assert serving_kinds_table(trace).frame.height == 0
+    assert not [each for each in overview_facts(trace).sections if each.title == "Steps of the server"]
+
+
+def test_power_makes_joules_of_each_step_and_token() -> None:
+    # 100 W for the first 100 us, then 300 W.
+    power = [counter("Power (W)", at, pid="GPU 0 Counters", **{"": watts}) for at, watts in ((0, 100), (100, 300))]
+    rows = serving_kinds_table(made(*power)).frame.select("kind", "joules_per_token").rows()
+    assert dict(rows) == {"prefill": pytest.approx(0.01 / 200), "decode": pytest.approx(0.03 / 6)}
+
+
+def test_counters_stand_beside_the_budget_of_a_step() -> None:
+    active = [counter("SM Active (%)", at, pid="GPU 0 Counters", **{"": share}) for at, share in ((0, 80), (50, 40))]
+    power = [counter("Power (mW)", 0, pid="GPU 0 Counters", **{"": 2000})]
+    trace = make_trace(annotation("ProfilerStep#1", 0, 100), *work(0, 90, 1), *active, *power)
+    report = tp.Report(trace)
+    assert report.budget.select("joules", "sm_active_ratio", "dram_active_ratio").rows() == [
+        (pytest.approx(2e-4), pytest.approx(0.6), None)
+    ]
+
+
+def test_servers_among_real_traces_have_their_steps(traces: Path) -> None:
+    found = {
+        name: tp.load(next(traces.glob(f"{name}_*"))).serving.select("kind", "batch", "tokens", "keys").rows()
+        for name in ("04", "15", "03")
+    }
+    assert found == {"04": [("decode", 32, 32, 55086)], "15": [("prefill", 15, 15360, 15360)], "03": []}
