@@ -18,9 +18,10 @@ from torchprof_magic.findings.hottest_rows import answered
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
-from torchprof_magic.tables import budget, compilations, coverage, devices, process_groups, serving, steps, watched
+from torchprof_magic.tables import budget, compilations, coverage, devices, process_groups, steps, watched
 from torchprof_magic.tables import critical_path as path
 from torchprof_magic.tables import execution_trace as graph
+from torchprof_magic.tables import serving as server
 from torchprof_magic.tables.flame.shown_stacks import flame_view, has_calls
 from torchprof_magic.tables.host import host_times
 from torchprof_magic.tables.memory import block_table, holders, leaks
@@ -356,14 +357,14 @@ VIEWS: tuple[View[Trace], ...] = (
         details="Steps are told by the ranges of vLLM and SGLang, such as "
         "`execute_32_context_0(...)_generation_32(...)` and `step[DECODE bs=32]`. The parts are those of `budget`, and "
         "add up to the duration. Empty for recordings of something else.",
-        columns=serving.COLUMNS,
-        frame=serving.serving_table,
+        columns=server.COLUMNS,
+        frame=server.serving_table,
     ),
     View(
         name="serving_kinds",
         sentence="The steps of an inference server by kind: prefill, decode or mixed, with what limits each.",
-        columns=serving.KIND_COLUMNS,
-        frame=serving.serving_kinds_table,
+        columns=server.KIND_COLUMNS,
+        frame=server.serving_kinds_table,
     ),
     View(
         name="notes",

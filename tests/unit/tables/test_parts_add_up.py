@@ -19,14 +19,19 @@ from torchprof_magic.report.views import TABLES, VIEWS
 
 # What the rows of each table are about, and the columns that add up.
 SUMS = {
-    "ops": (("name", "kind"), ("self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns", "flops")),
-    "kernels": (("name", "kind"), ("sum_ns", "union_ns")),
+    "ops": (
+        ("name", "kind"),
+        ("self_cpu_ns", "total_cpu_ns", "self_device_ns", "total_device_ns", "flops", "worked_ns"),
+    ),
+    "kernels": (("name", "kind"), ("sum_ns", "union_ns", "worked_ns")),
+    "roofline": (("name",), ("worked_ns",)),
+    "roofline_kernels": (("name",), ("worked_ns",)),
     "lines": (
         ("file", "line"),
         ("cpu_ns", "own_cpu_ns", "backward_cpu_ns", "wait_ns", "self_cpu_ns", "total_cpu_ns", "device_ns",
-         "backward_device_ns", "bytes"),
+         "backward_device_ns", "bytes", "worked_ns"),
     ),
-    "modules": (("path",), ("self_cpu_ns", "total_cpu_ns", "device_ns", "backward_cpu_ns", "bytes")),
+    "modules": (("path",), ("self_cpu_ns", "total_cpu_ns", "device_ns", "backward_cpu_ns", "bytes", "worked_ns")),
     "allocations": (("device", "op"), ("size_bytes",)),
     "devices": (
         ("device",),
@@ -52,7 +57,7 @@ def step_of_training(number: int) -> list[dict[str, object]]:
         annotation(f"ProfilerStep#{number}", at, 100),
         annotation(LOADER, at + 1, 9),
         span("aten::linear", at + 12, 20, **{"Sequence number": number}),
-        span("aten::mm", at + 14, 10),
+        span("aten::mm", at + 14, 10, **{"Input Dims": [[30, 40], [40, 50]], "Input type": ["float", "float"]}),
         launch(at + 15, 2, correlation=first + 1),
         kernel("gemm", at + 25, 30, correlation=first + 1),
         span("MmBackward0", at + 40, 15, **{"Sequence number": number, "Fwd thread id": 1}),
@@ -85,7 +90,9 @@ def training() -> Trace:
 
 def added(frames: list[pl.DataFrame], keys: tuple[str, ...], columns: list[str]) -> dict[tuple[object, ...], object]:
     """Return the sums of some columns by what the rows are about, without those that are 0."""
-    rows = pl.concat([frame.select(pl.col(keys).cast(pl.String), pl.col(columns).cast(pl.Int64)) for frame in frames])
+    rows = pl.concat(
+        [frame.select(pl.col(keys).cast(pl.String), pl.col(columns).cast(pl.Int64).fill_null(0)) for frame in frames]
+    )
     sums = rows.group_by(keys).agg(pl.col(columns).sum())
     return {row[: len(keys)]: row[len(keys) :] for row in sums.rows() if any(row[len(keys) :])}
 

@@ -214,7 +214,7 @@ def _described(
     head = heads[0]
     devices = head.side_table("devices", list[DeviceProperties]) or []
     distributed = head.side_table("distributed", DistributedInfo) or DistributedInfo()
-    names = dict.fromkeys(device.title for device in devices if device.title)
+    names = dict.fromkeys(device.name for device in devices if device.name)
     return replace(
         meta,
         start_unix_ns=start_ns,

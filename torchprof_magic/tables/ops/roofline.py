@@ -63,7 +63,7 @@ def has_kernels(trace: Trace) -> bool:
 
 
 def _points(trace: Trace, table: Table) -> Table:
-    if not rates.has_work(trace):
+    if "worked_ns" not in [column.name for column in table.columns]:
         return Table(frame=pl.DataFrame(schema=_SCHEMA), columns=COLUMNS)
     columns = _columns(table.columns)
     is_known = pl.col("moved_bytes_per_s").is_not_null()
