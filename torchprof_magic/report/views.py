@@ -19,6 +19,7 @@ from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
 from torchprof_magic.tables import budget, compilations, coverage, devices, process_groups, steps, watched
+from torchprof_magic.tables import collectives as links
 from torchprof_magic.tables import critical_path as path
 from torchprof_magic.tables import execution_trace as graph
 from torchprof_magic.tables import serving as server
@@ -451,6 +452,12 @@ VIEWS: tuple[View[Trace], ...] = (
         "time and self time. Empty without a device, or if the queue never held at least four kernels.",
         columns=ranking.COLUMNS,
         frame=ranking.ranking_table,
+    ),
+    View(
+        name="collectives",
+        sentence="One row per kind of collective, process group and size: its time, and the bandwidth of the bus.",
+        columns=links.COLUMNS,
+        frame=links.collectives_table,
     ),
     View(
         name="process_groups",

@@ -6,8 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import TraitError
 
 import torchprof_magic as tp
+from torchprof_magic.ipython.magics import TorchProfMagics
 from torchprof_magic.model import peaks as model
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.report import peaks
@@ -150,3 +153,15 @@ def test_a_damaged_file_of_measured_peaks_is_as_if_it_was_not_there(tmp_path: Pa
 def test_measuring_needs_a_positive_time() -> None:
     with pytest.raises(OptionsError, match="seconds must be a positive number"):
         tp.measure_peak(0)
+
+
+def test_the_configuration_of_the_magics_sets_peaks_for_all_reports() -> None:
+    shell = InteractiveShell.instance()
+    magics = TorchProfMagics(shell)
+    magics.peaks = {"MI300X": {"bytes_per_s": 4e12}}
+    peak = tp.peaks.of("AMD Instinct MI300X")
+    assert peak is not None
+    assert peak.memory == 4.0
+    with pytest.raises(TraitError, match="no type 'bf17'"):
+        magics.peaks = {"MI300X": {"flops_per_s": {"bf17": 1}}}
+    assert tp.peaks.of("AMD Instinct MI300X") == peak

@@ -87,27 +87,29 @@ class _Calls(NamedTuple):
 
         ``launch`` is the call that launched the graph of which each is a replay, or -1.
         """
-        found = self._works(trace, rows, launch)
-        flops = np.array([np.nan if work is None else float(work.flops) for work in found])
-        moved = np.array([np.nan if work is None or work.bytes is None else float(work.bytes) for work in found])
-        kinds = np.array([-1 if work is None else _kind_number(work.dtype) for work in found], np.int64)
-        is_matrix = np.array([work is not None and work.is_matrix for work in found], np.bool_)
-        kernels = self.kernel[np.searchsorted(self.rows, rows)]
-        is_tf32 = np.append(is_named(trace, r"tf32|TF32|s1688|xf32"), False)[kernels]
-        kinds[is_matrix & is_tf32 & (kinds == _KIND_NUMBERS["f32"])] = _KIND_NUMBERS["tf32"]
-        return flops, moved, kinds, is_matrix
-
-    def _works(self, trace: Trace, rows: IntArray, launch: IntArray) -> list[Work | None]:
-        """Return the work of each call; a trace has millions of them but few distinct ones."""
         kernels = self.kernel[np.searchsorted(self.rows, rows)]
         calls = trace.events.select(_CALL)[rows].with_columns(
             _types_of_lists(trace, rows, kernels), _contexts(trace, rows, launch)
         )
+        # A trace has millions of calls but few distinct ones.
         distinct = calls.unique(maintain_order=True).with_row_index("number")
         texts = distinct.drop("number").select(pl.all().cast(pl.String)).rows()
         works = [work_of(name, read_inputs(*rest)) for name, *rest in texts]
-        number = calls.join(distinct, on=calls.columns, how="left", nulls_equal=True, maintain_order="left")["number"]
-        return [works[each] for each in number.to_list()]
+        joined = calls.join(distinct, on=calls.columns, how="left", nulls_equal=True, maintain_order="left")
+        number = joined["number"].to_numpy().astype(np.int64)
+        flops, moved, kinds, is_matrix = (column[number] for column in _columns(works))
+        is_tf32 = np.append(is_named(trace, r"tf32|TF32|s1688|xf32"), False)[kernels]
+        kinds[is_matrix & is_tf32 & (kinds == _KIND_NUMBERS["f32"])] = _KIND_NUMBERS["tf32"]
+        return flops, moved, kinds, is_matrix
+
+
+def _columns(works: list[Work | None]) -> tuple[Floats, Floats, IntArray, BoolArray]:
+    """Return operations, bytes, kind and whether it is a product of each, nan and -1 for what is not known."""
+    flops = [np.nan if work is None else work.flops for work in works]
+    moved = [np.nan if work is None or work.bytes is None else work.bytes for work in works]
+    kinds = [-1 if work is None else _kind_number(work.dtype) for work in works]
+    is_matrix = [work is not None and work.is_matrix for work in works]
+    return np.array(flops, float), np.array(moved, float), np.array(kinds, np.int64), np.array(is_matrix, np.bool_)
 
 
 @cache
