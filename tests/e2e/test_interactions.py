@@ -71,14 +71,18 @@ class Timeline:
         start, end = self.window
         return area["x"] + GUTTER_PX + (at_us - start) / (end - start) * (area["width"] - GUTTER_PX)
 
-    def find(self, at_us: float, text: str) -> tuple[float, float]:
-        """Return where the footer says ``text`` for a moment, looking from the top to the bottom."""
+    def find(self, at_us: float, text: str, *, on_path: bool = False) -> tuple[float, float]:
+        """Return where the footer says ``text`` for a moment, looking from the top to the bottom.
+
+        The critical path shows what ran once more: it is looked at with ``on_path``, and only then.
+        """
         area = self.canvas.bounding_box()
         x = self.x(at_us)
         for y in range(int(area["y"]) + 30, int(area["y"] + area["height"]), LEAST_ROW_PX):
             self.page.mouse.move(x, y)
             self.page.wait_for_timeout(20)
-            if text in self.footer.inner_text():
+            said = self.footer.inner_text()
+            if text in said and ("critical path" in said) == on_path:
                 return x, y
         raise AssertionError(f"nothing says {text} at {at_us} us")
 
@@ -121,6 +125,14 @@ def test_a_kernel_leads_to_the_op_that_launched_it_with_its_shapes_and_stack(tim
     expect(timeline.detail("takes")).to_have_text("200 µs")
     expect(timeline.panel).to_contain_text("[[128, 64], [64, 256]]")
     expect(timeline.panel).to_contain_text("train.py:12")
+
+
+def test_a_part_of_the_critical_path_leads_to_what_ran(timeline: Timeline) -> None:
+    timeline.page.mouse.click(*timeline.find(at(5_000), "gemm", on_path=True))
+    expect(timeline.detail("on")).to_contain_text("stream 7")
+    timeline.detail("is").locator("button").click()
+    expect(timeline.detail("runs")).to_have_text("5 ms")
+    expect(timeline.detail("call")).to_have_text("cudaLaunchKernel")
 
 
 def test_a_search_for_long_waits_goes_from_one_to_the_next(timeline: Timeline) -> None:

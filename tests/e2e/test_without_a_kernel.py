@@ -329,7 +329,7 @@ def test_the_static_copy_has_the_numbers_of_the_live_view(browser: Browser, save
         assert next(table[1:] for table in copied if table[0][0] == title) == rows, title
     steps = shown.locator(".tp-step-label").all_inner_texts()
     assert [row[2] for row in next(table[1:] for table in copied if table[0][0] == "Step")] == steps
-    page.set_viewport_size({"width": 1150, "height": 800})  # room for all columns
+    page.set_viewport_size({"width": 1400, "height": 800})  # room for all columns
     open_tab(shown, "ops")
     heads = [text.strip(" ▾▴") for text in shown.locator("[data-tp-column]").all_inner_texts()]
     cells = shown.locator("[data-tp-row]").evaluate_all(ROWS)

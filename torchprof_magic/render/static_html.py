@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TOP_ROWS = 10
 MAX_STEPS = 24
 NAME_CHARS = 90
-_SHOWN_UNITS = ("count", "ns", "bytes", "flop")
+_SHOWN_UNITS = ("count", "ns", "bytes", "flop", "ratio")
 _TITLES = {"flame": "Flame graph", "memory": "Memory", "roofline": "Roofline"}
 _NUMBER = 'align="right" style="text-align:right"'
 _NAME = 'align="left" style="text-align:left"'

@@ -116,10 +116,14 @@ STACK_FRAMES = 16
 
 
 class _Part(NamedTuple):
-    """Slices of some lanes, in order. ``event`` is the row of each in ``trace.events``, or -1."""
+    """Slices of some lanes, in order. ``event`` is the row of each in ``trace.events``, or -1.
+
+    ``stands_for`` are the rows of what slices stand for that are no events themselves; None if no slice does.
+    """
 
     frame: pl.DataFrame
     event: IntArray
+    stands_for: IntArray | None = None
 
 
 class _Lanes:
@@ -161,10 +165,13 @@ def timeline_slices(trace: Trace) -> Slices:
         *(pl.col(layer.column).fill_null(pl.col(OPS)) for layer in layers if layer.column != OPS),
     )
     event = np.concatenate([part.event for part in parts])
+    stands_for = np.concatenate(
+        [_no_events(part.frame.height) if part.stands_for is None else part.stands_for for part in parts]
+    )
     order = np.lexsort((frame["start_ns"].to_numpy(), frame["lane"].to_numpy()))
     if (order[1:] < order[:-1]).any():
-        frame, event = frame[order], event[order]
-    source, op = _links(trace, event)
+        frame, event, stands_for = frame[order], event[order], stands_for[order]
+    source, op = _links(trace, event, stands_for)
     frame = frame.with_columns(pl.Series("source", source, pl.Int32), pl.Series("op", op, pl.Int32))
     details = _details(trace, event)
     return Slices(
@@ -230,7 +237,7 @@ def _path(trace: Trace, lanes: _Lanes) -> list[_Part]:
     times = pl.Series(path.start_ns), pl.Series(path.end_ns - path.start_ns)
     frame = _frame(lane, *times, names_of(trace, path), "path", _of_enum(phase, PHASE), depth=0)
     note = values_at(trace.lanes["name"], path.lane).cast(pl.Categorical()).alias("note")
-    return [_Part(frame.with_columns(note), _no_events(count))]
+    return [_Part(frame.with_columns(note), _no_events(count), path.row)]
 
 
 def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer, ...]) -> list[_Part]:
@@ -462,8 +469,11 @@ def _curves(lanes: _Lanes, group: CurveGroup | None, title: str, *, is_folded: b
     return parts
 
 
-def _links(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
-    """Return for each slice the slice that launched it, or that of its forward op, and the op around that."""
+def _links(trace: Trace, event: IntArray, stands_for: IntArray) -> tuple[IntArray, IntArray]:
+    """Return for each slice the slice that launched it, or that of its forward op, and the op around that.
+
+    For a slice that stands for an event, the second is the slice of this event.
+    """
     slice_of = np.full(trace.events.height + 1, NO_PARENT, np.int64)
     known = np.flatnonzero(event >= 0)
     slice_of[event[known]] = known
@@ -474,7 +484,7 @@ def _links(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
     is_call = in_category(trace, "runtime")
     calls = np.where(is_call, np.arange(len(is_call)), origins(trace).astype(np.int64))
     around = _innermost_op(trace, np.append(calls, NO_PARENT))
-    op = np.where(event >= 0, slice_of[around[event]], NO_PARENT)
+    op = np.where(event >= 0, slice_of[around[event]], slice_of[stands_for])
     return source, op
 
 

@@ -91,6 +91,7 @@ export function describeSlice(model: TimelineModel, row: number): FooterItem {
   if (kind === "idle" && wordAt(model.names, row) !== "") facts.unshift(wordAt(model.names, row));
   const by = around >= 0 ? wordAt(model.names, around) : stringAt(model.frame, "by", row);
   if (isDeviceWork(kind) && by !== "") facts.push(`by ${by}`);
+  if (kind === "path") facts.push("critical path");
   return {
     name: titleOf(model, row),
     isCode: !["idle", "queue", "step", "phase", "counter"].includes(kind),
@@ -141,8 +142,14 @@ export function briefDetailsOf(model: TimelineModel, row: number): readonly Deta
     ...(isValue ? [{ label: "value", value: valueText(model, row) }] : []),
     { label: countAt(model, row) === 1 ? verb : "merged", value: lengthOf(model, row) },
     { label: "begins", value: whenOf(model, row) },
-    { label: "on", value: laneTitle(model, row) },
+    { label: "on", value: kind === "path" ? noteParts(model, row)[0] : laneTitle(model, row) },
   ];
+}
+
+/** What a part of the critical path is, where it ran. */
+function pathDetails(model: TimelineModel, row: number): readonly Detail[] {
+  const shown = model.op[row] ?? -1;
+  return shown < 0 ? [] : [{ label: "is", ...named(model, shown) }];
 }
 
 /** Everything that is known about a slice, with those that belong to it. */
@@ -150,6 +157,7 @@ export function detailsOf(model: TimelineModel, row: number): readonly Detail[] 
   const kind = kindOf(model, row);
   const details: Detail[] = [...briefDetailsOf(model, row)];
   if (kind === "counter") return details;
+  if (kind === "path") return [...details, ...pathDetails(model, row)];
   if (kind === "idle") return [...details, ...idleDetails(model, row)];
   const delay = launchDelay(model, row);
   if (isDeviceWork(kind)) {

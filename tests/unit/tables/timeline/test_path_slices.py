@@ -25,6 +25,10 @@ def test_the_path_is_a_lane_of_its_own_in_which_ops_and_kernels_follow_one_anoth
     # The op that the program called stands for the ops inside it, and for its launch.
     assert names == {"Python": (635, 365), "aten::linear": (10, 15), "gemm": (30, 600)}
     assert shown["dur_ns"].to_list() == [10_000, 15_000, 600_000, 365_000]
+    # Each leads to the slice of what it is.
+    names_of = slices.frame["name"].cast(str).to_list()
+    leads_to = [names_of[at] if at >= 0 else "" for at in slices.frame.filter(lane=lane)["op"].to_list()]
+    assert leads_to == ["", "aten::linear", "gemm", ""]
     assert set(shown["note"].cast(str).to_list()) == {"thread 1", "device 0 stream 7"}
 
 
