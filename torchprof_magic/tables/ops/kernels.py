@@ -49,14 +49,6 @@ _OWN_COLUMNS = (
         is_sum=True,
     ),
     Column(name="sum_ratio", title="Time %", unit="ratio", definition="Share of the summed time of all device work."),
-    Column(
-        name="on_path_ns",
-        title="On path",
-        unit="ns",
-        definition="Part of it on the critical path of a step, as in `report.critical_path`: only that makes the step "
-        "longer.",
-        is_sum=True,
-    ),
     Column(name="mean_ns", title="Mean", unit="ns", definition="Average duration of a single run."),
     Column(
         name="op",
@@ -64,6 +56,15 @@ _OWN_COLUMNS = (
         unit="code",
         definition="The op that launched most of its time; empty if that is not in the file.",
         is_minor=True,
+    ),
+    Column(
+        name="on_path_ns",
+        title="On path",
+        unit="ns",
+        definition="Part of it on the critical path of a step, as in `report.critical_path`: only that makes the step "
+        "longer.",
+        is_minor=True,
+        is_sum=True,
     ),
     Column(
         name="op_count",
@@ -154,7 +155,7 @@ _OWN_COLUMNS = (
     ),
     Column(name="kind", title="Kind", unit="text", definition="kernel, memcpy or memset.", is_minor=True),
 )
-_RATES_AT = [column.name for column in _OWN_COLUMNS].index("mean_ns") + 1
+_RATES_AT = [column.name for column in _OWN_COLUMNS].index("op_count")
 COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 _OF_LAUNCH = ("grid", "block", "registers", "shared_bytes", "occupancy_ratio")
 _TYPES: dict[str, DType] = {
