@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
-from torchprof_magic.facts.device.kernel_names import kernel_title
+from torchprof_magic.facts.source.fused_titles import shown_title
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.findings.deciding_time import opened_on_deciding_time
 from torchprof_magic.findings.verdict.words import cut_name
@@ -51,10 +51,10 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     every = _rows(table).filter(pl.col(column.name) > 0).sort(column.name, descending=True, maintain_order=True)
     rows = every.filter(~_is_no_row(every))
     if rows.height == 0:
-        return _of_no_op(table, times)
+        return _of_no_op(trace, table, times)
     if every.height == 1:
         return ""
-    name = _name_in(every)
+    name = _name_in(trace, every)
     first, *others = rows.head(2).to_dicts()
     said = f"{_begun(name(first))} takes most {_called(column)}, {times.of(first)}{times.each}"
     if others and others[0][column.name] >= _LEAST_NEXT * first[column.name]:
@@ -108,10 +108,10 @@ def _called(column: Column) -> str:
     return title if title.endswith("time") else f"{title} time"
 
 
-def _name_in(rows: pl.DataFrame) -> Any:
+def _name_in(trace: Trace, rows: pl.DataFrame) -> Any:
     """Return a function that gives the name of a row: a line by its number, and by its file where there are several."""
     if "line" not in rows.columns:
-        return lambda row: _code(kernel_title(row["name"]) if row["kind"] in DEVICE_CATEGORIES else row["name"])
+        return lambda row: _code(shown_title(trace, row["name"], is_kernel=row["kind"] in DEVICE_CATEGORIES))
     has_one_file = "file" not in rows.columns or rows["file"].n_unique() == 1
     if has_one_file and (rows["source"].fill_null("") != "").all():
         return lambda row: f"line {row['line']}"
@@ -137,7 +137,7 @@ def _of_rest(rows: pl.DataFrame, times: _Times) -> str:
     return f" The scope {_code(first['name'])} takes {times.of(first)} outside of its ops."
 
 
-def _of_no_op(table: Table, times: _Times) -> str:
+def _of_no_op(trace: Trace, table: Table, times: _Times) -> str:
     """Return the kernel with the most time, where no op has any."""
     frame = table.frame
     if "above" not in frame.columns or not {"kind", times.name} <= {*frame.columns}:
@@ -146,5 +146,5 @@ def _of_no_op(table: Table, times: _Times) -> str:
     if kernels.height == 0:
         return ""
     most = kernels.sort(times.name, descending=True).row(0, named=True)
-    name = _code(kernel_title(most["name"]))
+    name = _code(shown_title(trace, most["name"], is_kernel=True))
     return f"No op of this work is in the recording; by kernel, {name} takes most of it, {times.of(most)}{times.each}."

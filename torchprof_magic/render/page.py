@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
-from torchprof_magic.facts.device.kernel_names import titles_of
+from torchprof_magic.facts.source.fused_titles import shown_titles
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.findings.verdict.words import first_sentence
@@ -167,7 +167,7 @@ def _of_recording(trace: Trace, verdict: Verdict, run_id: str) -> ReportHeader:
         verdict=_verdict(trace, verdict),
         steps=counted_steps(trace).steps,
         step_ns=counted_steps(trace).mean_ns if has_counted_steps(trace) else None,
-        titles=tuple(titles_of(trace).items()),
+        titles=tuple(shown_titles(trace).items()),
         views=(),
         exports=(),
     )

@@ -143,6 +143,19 @@ def model_lines(trace: Trace, rows: IntArray) -> tuple[pl.Series, pl.Series]:
     return values_at(trace.fx_nodes["file"], node), values_at(trace.fx_nodes["line"], node)
 
 
+@once_per_trace
+def fused_lines(trace: Trace) -> pl.Series:
+    """Return the lines of the model of each row of ``fx_nodes`` as text, one a line: ``model.py:9 y = self.fc(x)``."""
+    nodes = trace.fx_nodes.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    short = pl.col("file").cast(pl.String).str.extract(r"([^/\\\\]+)$")
+    text = pl.format("{}:{} {}", short, "line", pl.col("source").cast(pl.String).fill_null("")).str.strip_chars_end()
+    lines = nodes.filter(pl.col("line").is_not_null()).with_columns(text.alias("text"))
+    fused = lines.filter(pl.col("call") >= 0).select(pl.col("call").cast(pl.Int64).alias("of"), "text")
+    every = pl.concat([fused, lines.select(pl.col("row").alias("of"), "text")])
+    joined = every.unique(maintain_order=True).group_by("of").agg(pl.col("text").str.join("\n"))
+    return nodes.select("row").join(joined, left_on="row", right_on="of", how="left", maintain_order="left")["text"]
+
+
 def has_fx_nodes(trace: Trace) -> bool:
     """Return whether the node of any event is known."""
     return bool((own_nodes(trace) >= 0).any())

@@ -26,6 +26,7 @@ from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES, STEP_PATT
 from torchprof_magic.tables.ops import rates
 from torchprof_magic.tables.ops.groups import KEYS
 from torchprof_magic.tables.ops.op_table import (
+    FX_COLUMNS,
     NO_OP,
     UNDER_NO_OP,
     device_ns_of_no_op,
@@ -252,8 +253,8 @@ _IS_KNOWN: dict[str, Callable[[Trace], bool]] = {
 
 
 def _without_kind(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns without the category that torch gave, which says little."""
-    return tuple(column for column in columns if column.name != "kind")
+    """Return the columns without the category that torch gave, which says little, and the nodes, which are groups."""
+    return tuple(column for column in columns if column.name not in ("kind", *FX_COLUMNS))
 
 
 def _inside_of_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:

@@ -226,7 +226,7 @@ COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 UNDER_NO_OP = "under no op"
 NO_OP = "no op"
 _DEVICE = {"self_device_ns", "total_device_ns"}
-_FX = {"fx_node", "model_file", "model_line"}
+FX_COLUMNS = ("fx_node", "model_file", "model_line")
 _MEMORY = {"self_alloc_bytes", "self_free_bytes", "net_bytes", "peak_bytes"}
 
 
@@ -305,7 +305,7 @@ def _absent(trace: Trace) -> set[str]:
         absent |= {"flops"}
     absent |= {column.name for column in rates.COLUMNS} - {column.name for column in rates.rate_columns(trace)}
     if not has_fx_nodes(trace):
-        absent |= _FX
+        absent |= {*FX_COLUMNS}
     if trace.memory.height == 0:
         absent |= {"self_cpu_bytes", "self_device_bytes", *_MEMORY}
     elif not (trace.memory["device"] != "cpu").any():

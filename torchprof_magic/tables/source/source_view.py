@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.shared import device_rows, in_category, once_for_the_whole
 from torchprof_magic.facts.source.forward_of import forward_of_events
+from torchprof_magic.facts.source.fx_nodes import has_fx_nodes
 from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times, moved_backward
 from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.source.shown_files import files_as_shown
@@ -69,7 +70,8 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     frame = frame.with_columns(pl.sum_horizontal(_DEVICE).alias("both_device_ns"))
     shown = replace(_with_columns(table, frame), note="note" if frame["note"].is_not_null().any() else None)
     if not is_watched:
-        return replace(shown, sort_by="cpu_ns", columns=tuple(map(_of_function, shown.columns)))
+        columns = shown.columns if has_fx_nodes(trace) else tuple(map(_of_function, shown.columns))
+        return replace(shown, sort_by="cpu_ns", columns=columns)
     return _with_functions(_folded(shown), _functions(trace, table.frame, part))
 
 

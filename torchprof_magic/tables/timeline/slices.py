@@ -18,6 +18,7 @@ from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
 from torchprof_magic.facts.shared import ask_names, device_rows, in_category, launch_sources
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, recorded_boxes, site_names
+from torchprof_magic.facts.source.fx_nodes import fused_lines, fx_names, fx_nodes
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
@@ -92,6 +93,24 @@ RESOURCES = Column(
 )
 BANDWIDTH = Column(
     name="bandwidth", title="Bandwidth", unit="text", definition="Bytes of a copy or fill by its duration."
+)
+FX_NODE = Column(
+    name="fx_node",
+    title="FX node",
+    unit="code",
+    definition="Node of a graph of torch.compile that it belongs to, or what a kernel of Inductor fuses.",
+)
+MODEL_LINES = Column(
+    name="model_lines",
+    title="Lines of the model",
+    unit="text",
+    definition="Lines of the model that the node comes from; of a fused kernel, the line of each node that it fuses.",
+)
+GENERATED_CODE = Column(
+    name="generated_code",
+    title="Generated code",
+    unit="text",
+    definition="File of the code that Inductor generated for it, on the machine that recorded.",
 )
 STACK = Column(name="stack", title="Stack", unit="text", definition="Python frames around it, the innermost first.")
 SCHEMA: dict[str, DType] = {
@@ -513,10 +532,25 @@ def _details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
         found |= _launch_details(events["launch_config"].gather(at))
     if events["bytes"].null_count() < events.height:
         found[BANDWIDTH] = _bandwidths(events).gather(at).cast(pl.Categorical()).alias(BANDWIDTH.name)
+    if trace.fx_nodes.height:
+        found |= _node_details(trace, event)
     if trace.stacks.height:
         texts = _stack_texts(trace)
         found[STACK] = texts.gather(events["stack"].gather(at_call)).cast(pl.Categorical()).alias(STACK.name)
     return found
+
+
+def _node_details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
+    """Return the node of a compiled graph of each slice, all lines of the model in it, and the generated code."""
+    names = fx_names(trace)
+    number, node = (np.append(each, NO_PARENT)[event] for each in (names.of_event, fx_nodes(trace)))
+    texts = {
+        FX_NODE: values_at(names.names, number),
+        MODEL_LINES: values_at(fused_lines(trace), node),
+        GENERATED_CODE: values_at(trace.fx_nodes["code"], node),
+    }
+    known = {column: text for column, text in texts.items() if text.null_count() < len(text)}
+    return {column: text.cast(pl.Categorical()).alias(column.name) for column, text in known.items()}
 
 
 def _captured_elsewhere(trace: Trace, event: IntArray) -> tuple[IntArray, IntArray]:
