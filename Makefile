@@ -42,6 +42,7 @@ bench: $(VENV)/.tested $(BUNDLE) chromium
 	$(BIN)/python benchmarks/first_load.py
 	$(BIN)/python benchmarks/analyses.py
 	$(BIN)/python benchmarks/marks.py
+	$(BIN)/python benchmarks/compiled_names.py
 	CHROMIUM="$$(cat $(VENV)/.chromium)" $(BIN)/python benchmarks/page.py --slices 100000 --reports 10
 	cd js && npm run --silent bench
 

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 import torch
 import torch._dynamo
+from amount import thorough
 from torch._dynamo.utils import counters
 from versions import needs
 
@@ -191,3 +192,32 @@ def test_with_recorded_frames_compiled_work_is_at_the_lines_of_the_model_too() -
     report = record(train(torch.compile(Net(), backend="aot_eager")), with_stack=True)
     assert of_ops(report, "line", "aten::tanh") == {f"{__file__}:{TANH}": 4}
     assert of_ops(report, "line", "aten::tanh_backward") == {f"{__file__}:{TANH}": 4}
+
+
+@thorough  # it compiles C++; what it finds is tested from written traces, too
+@needs(features.KERNEL_NODES)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_kernels_of_inductor_are_named_by_what_they_fuse_at_the_lines_of_the_model(tmp_path: Path) -> None:
+    class Fused(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            return torch.sin(self.block(values) + values)
+
+    report = record(train(torch.compile(Fused())))
+    kernels = report.events.filter(pl.col("name").cast(pl.String).str.starts_with("graph_"))
+    region = report.compilations["region"][0]
+    assert f"{region} tanh · add · sin" in kernels["fx_node"].cast(pl.String).to_list()
+    assert any("tanh backward" in name for name in kernels["fx_node"].cast(pl.String))
+    assert of_ops(report, "module", "aten::addmm") == {"block.linear": 2}
+    assert of_ops(report, "model_line", "aten::addmm") == {f"{__file__}:{LINEAR}": 2}
+    row = report.trace.fx_nodes.filter(pl.col("name") == "tanh · add · sin").row(0, named=True)
+    assert f"line {TANH}, in forward" in row["stack"]
+    assert "torch.sin(self.block(values) + values)" in row["stack"]
+    assert row["code"].endswith(".py")
+    assert not [problem.code for problem in report.problems if problem.code.startswith("compiled.")]
+    again = tp.load(report.save(tmp_path / "run.torchprof"))
+    assert isinstance(again, tp.Report)
+    assert again.events.equals(report.events)

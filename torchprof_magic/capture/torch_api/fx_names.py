@@ -12,6 +12,7 @@ from functools import partial, wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 from torch.fx import GraphModule
 
@@ -111,9 +112,9 @@ class FxNames:
     def _keep_compiled(self, compiled: Any, *_: object) -> None:
         """Keep what a graph of Inductor calls; it was compiled now, or found in a cache."""
         key = str(getattr(compiled, "_fx_graph_cache_key", None))
-        calls = getattr(compiled, _CALLS, ())
+        calls = msgspec.json.decode(getattr(compiled, _CALLS, "[]"), type=tuple[FxCall, ...])
         code = getattr(compiled.current_callable, "__globals__", {}).get("__file__") or ""
-        self._keep(FxGraph(name=key, calls=tuple(calls), code=str(code)))
+        self._keep(FxGraph(name=key, calls=calls, code=str(code)))
 
     def _keep(self, graph: FxGraph | None) -> None:
         if graph is not None:
@@ -226,7 +227,8 @@ def _note_calls(compiled: Any, *arguments: object) -> None:
         )
         for kernel in kernels
     ]
-    setattr(compiled, _CALLS, tuple(calls))
+    # As text, which programs without this package can take out of the caches as well.
+    setattr(compiled, _CALLS, msgspec.json.encode(calls).decode())
 
 
 def _place_of(kernel: str) -> int:
