@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.budget import PARTS
+from torchprof_magic.facts.budget import PARTS, busiest_device
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
@@ -16,7 +16,8 @@ from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
-from torchprof_magic.facts.ops.flops import flops_in, modelled_ratio
+from torchprof_magic.facts.ops.flops import flops_in, flops_of_calls, modelled_ratio
+from torchprof_magic.facts.ops.roofline import device_name, known_ratio, peak_of_device
 from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.deciding_time import is_decided_on_device
@@ -26,6 +27,7 @@ from torchprof_magic.findings.verdict.words import place_of, short_name
 from torchprof_magic.findings.watched import watched_run
 from torchprof_magic.findings.what_if.ladder import ladder
 from torchprof_magic.model.meta import TRACE_ID
+from torchprof_magic.model.peaks import CPU
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
@@ -38,7 +40,8 @@ from torchprof_magic.tables.memory.starting_level import starting_note
 from torchprof_magic.tables.ops.kernels import kernels_table
 from torchprof_magic.tables.ops.op_groups import has_mostly_no_op, is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
-from torchprof_magic.tables.ops.rates import has_work
+from torchprof_magic.tables.ops.rates import has_roof, has_work
+from torchprof_magic.tables.ops.roofline import roof_titles
 from torchprof_magic.tables.process_groups import ranks_text
 from torchprof_magic.tables.serving import serving_kinds_table
 from torchprof_magic.tables.snapshot.frames import held_by_line
@@ -344,13 +347,36 @@ def _budget(trace: Trace) -> Section:
         if rows[f"{part}_ns"].sum() > 0
     )
     ratios = {rows[f"{name.lower()}_ratio"].mean(): name for name in ("HFU", "MFU")}
-    said = [f"{name} {format_ratio(ratio)}" for ratio, name in ratios.items() if isinstance(ratio, float)]
+    least = " at least" if _lacks_flops(trace, rows) else ""
+    said = [f"{name}{least} {format_ratio(ratio)}" for ratio, name in ratios.items() if isinstance(ratio, float)]
+    if not has_roof(trace):
+        said += [f"no known peak of {_device_called(trace)}"]
     for name, label in (("sm_active_ratio", "SM active"), ("dram_active_ratio", "DRAM active")):
         active = rows[name].mean()
         said += [f"{label} {format_ratio(active)}"] if isinstance(active, float) else []
     joules = rows["joules"].mean()
     said += [f"{format_count(joules)} J"] if isinstance(joules, float) else []
     return Section(title=title, facts=facts, kind="stack", aside=", ".join((_each(trace), *said)))
+
+
+# More work than this part of all of it may hide FLOPs, where it is not known.
+_MUCH_UNKNOWN = 0.1
+
+
+def _lacks_flops(trace: Trace, rows: pl.DataFrame) -> bool:
+    """Return whether FLOPs are known of a part only: the work of much time is not, or that of a convolution."""
+    worked = sum(
+        float(rows[f"{part}_ns"].sum()) for part in ("compute_roof", "compute_above", "memory_roof", "memory_above")
+    )
+    other = float(rows["other_work_ns"].sum())
+    is_convolution = pl.col("name").cast(pl.String).is_in(["aten::convolution", "aten::convolution_backward"])
+    lacks = trace.events.filter(is_convolution & flops_of_calls(trace).is_null()).height > 0
+    return lacks or other > _MUCH_UNKNOWN * (worked + other)
+
+
+def _device_called(trace: Trace) -> str:
+    name = device_name(trace, busiest_device(trace))
+    return "the CPU" if name == CPU else name or "this device"
 
 
 def _serving(trace: Trace) -> Section:
@@ -586,6 +612,7 @@ def _recording(trace: Trace) -> tuple[Fact, ...]:
     if work := events.filter(pl.col("category").is_in(DEVICE_CATEGORIES)).height:
         facts.append(_number("Kernels, copies and fills", work, "count"))
     facts += _flops(trace)
+    facts += _work(trace)
     if (found := find_distortion(trace)) is not None:
         facts.append(_number("Step without profiler", found.plain_ns, "ns", "mean without outliers"))
         way = "Longer" if found.ratio >= 1 else "Shorter"  # shorter by chance, or because the first steps do more
@@ -616,6 +643,21 @@ def _flops(trace: Trace) -> tuple[Fact, ...]:
     return (
         _number("FLOPs", flops / counted_steps(trace).steps, "flop", _each(trace)),
         _number("In ops with known FLOPs", share, "ratio", f"of the {time}"),
+    )
+
+
+def _work(trace: Trace) -> tuple[Fact, ...]:
+    """Return the share of time whose work is known, and what the device can do at most, or that this is not known."""
+    share = known_ratio(trace)
+    if share is None:
+        return ()
+    peak = peak_of_device(trace, busiest_device(trace))
+    time = "device time" if trace.has_device else "host time of ops"
+    known = "not known; tp.peaks.add() sets it" if trace.has_device else "not known; tp.measure_peak() measures it"
+    said = f"{peak.title}: {', '.join(roof_titles(trace))}" if peak else f"{_device_called(trace)}: {known}"
+    return (
+        _number("In work of known size", share, "ratio", f"of the {time}; docs/formulas.md lists what is known"),
+        Fact(label="Peak", value=said, unit="text", note=f"{peak.source} {peak.note}".strip() if peak else ""),
     )
 
 

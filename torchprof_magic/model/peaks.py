@@ -488,6 +488,8 @@ class Figures:
     bytes_per_s: float | None = None
 
 
+# What a processor is called where a recording does not say which it is.
+CPU = "CPU"
 # What users set, by a part of the name, and what was measured, by the name of the processor: these come first.
 set_by_user: dict[str, Figures] = {}
 measured: dict[str, Peak] = {}
@@ -495,11 +497,17 @@ measured: dict[str, Peak] = {}
 
 def peak_of(name: str) -> Peak | None:
     """Return the peak of a device by its name, or of a processor; None if it is not known."""
-    known = measured.get(name) or _in_table(name)
+    known = measured.get(name) or (_of_this_machine() if name == CPU else _in_table(name))
     for part, figures in set_by_user.items():
         if part.lower() in name.lower():
             known = with_figures(known or Peak(title=name, pattern=""), figures)
     return known
+
+
+def _of_this_machine() -> Peak | None:
+    """Return what was measured of this machine's processor, for a recording that does not say which one it is of."""
+    found = next(iter(measured.values()), None)
+    return None if found is None else replace(found, note="The recording does not say which CPU it is of.")
 
 
 def _in_table(name: str) -> Peak | None:

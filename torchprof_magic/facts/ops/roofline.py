@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.ops.op_work import timed_work
-from torchprof_magic.facts.shared import device_numbers, once_per_trace
+from torchprof_magic.facts.shared import device_numbers, device_rows, in_category, once_per_trace
 from torchprof_magic.model.dtypes import KINDS
-from torchprof_magic.model.peaks import Peak, peak_of
+from torchprof_magic.model.peaks import CPU, Peak, peak_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-# What the processor is called where the recording does not say which it is.
-CPU = "CPU"
 _NS = 1e9
 
 
@@ -79,8 +78,8 @@ def roofline(trace: Trace) -> Roofline:
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = np.where((work.flops > 0) & (rate > 0), work.flops / rate * _NS, np.nan)
         memory_ns = np.where(bandwidth > 0, work.bytes / bandwidth * _NS, np.nan)
-    roof_ns = np.fmax(compute_ns, memory_ns)
-    # With operations but without bytes, or the other way round, what is known is a lower bound of the roof.
+    # A product is mostly limited by its operations, all else by its bytes: without these, its roof is not known.
+    roof_ns = np.where(np.isnan(work.bytes) & ~work.is_matrix, np.nan, np.fmax(compute_ns, memory_ns))
     start, dur = (trace.events[name].to_numpy()[work.row] for name in ("start_ns", "dur_ns"))
     return Roofline(
         row=work.row,
@@ -110,6 +109,22 @@ def _rates(trace: Trace, device: IntArray, kind: IntArray, is_matrix: BoolArray)
             chosen = here & (kind == each) & (is_matrix == matrix)
             rate[chosen] = peak.flops_per_s(kinds[each] if each >= 0 else "", is_matrix=matrix)
     return rate, bandwidth
+
+
+def known_ratio(trace: Trace) -> float | None:
+    """Return the share of time whose work is known, of all device work or else of all ops; None if none is.
+
+    Without a device it is a share of the self CPU time of ops.
+    """
+    pieces = roofline(trace)
+    if len(pieces.row) == 0:
+        return None
+    if trace.has_device:
+        whole = trace.events["dur_ns"].to_numpy()[device_rows(trace)].sum()
+    else:
+        ops = op_rows(trace)
+        whole = ops.self_cpu_ns[in_category(trace, "cpu_op")[ops.row]].sum()
+    return min(float(pieces.dur_ns.sum()) / max(float(whole), 1.0), 1.0)
 
 
 class WorkSums(NamedTuple):

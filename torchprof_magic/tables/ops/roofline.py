@@ -13,6 +13,7 @@ from torchprof_magic.facts.ops.roofline import peak_of_device, roofline
 from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.model.dtypes import KINDS
 from torchprof_magic.model.shapes import Points, Roof, Table
+from torchprof_magic.model.units import format_flop
 from torchprof_magic.tables.ops import kernels, op_table, rates
 
 if TYPE_CHECKING:
@@ -84,6 +85,15 @@ def _points(trace: Trace, table: Table) -> Table:
     )
 
 
+def roof_titles(trace: Trace) -> list[str]:
+    """Return the roofs as words: ``bf16 products 989 TFLOP/s``."""
+    return [
+        f"{roof.title} {format_flop(roof.flops_per_s or roof.bytes_per_s).removesuffix('FLOP')}"
+        f"{'B/s' if roof.bytes_per_s else 'FLOP/s'}"
+        for roof in roofs(trace)
+    ]
+
+
 def roofs(trace: Trace) -> tuple[Roof, ...]:
     """Return the roofs of the busiest device: of its memory, and of the types in which it computes."""
     peak = peak_of_device(trace, busiest_device(trace))
@@ -97,6 +107,6 @@ def roofs(trace: Trace) -> tuple[Roof, ...]:
             rate = peak.flops_per_s(kind, is_matrix=is_matrix)
             if rate and (flops[here].sum() >= _LEAST_SHARE * flops.sum() or (here.any() and not is_matrix)):
                 uses_units = is_matrix and kind in peak.matrix
-                found[rate] = f"{kind} products" if uses_units else "other operations"
+                found.setdefault(rate, f"{kind} products" if uses_units else "other operations")
     memory = (Roof(title="memory", bytes_per_s=peak.bytes_per_s),) if peak.bytes_per_s else ()
     return (*memory, *(Roof(title=title, flops_per_s=rate) for rate, title in sorted(found.items(), reverse=True)))

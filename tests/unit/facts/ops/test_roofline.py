@@ -127,3 +127,15 @@ def test_collectives_and_copies_to_the_host_have_no_work() -> None:
 def test_an_annotation_around_is_no_op() -> None:
     trace = made(op("aten::mm", PRODUCT, 0, 400), [annotation("aten::mm", -1, 20)])
     assert timed_work(trace).flops.tolist() == [1e8]
+
+
+def test_without_its_bytes_only_a_product_has_a_roof() -> None:
+    lists = span(
+        "aten::_fused_sgd_", 0, 10, **{"Input Dims": [[[9], [4]], [[9], [4]]], "Input type": ["TensorList"] * 2}
+    )
+    product = span("aten::mm", 20, 10, **{"Input Dims": PRODUCT})
+    events = [launch(1, 1, 1), kernel("unnamed", 50, 5, 1), launch(21, 1, 2), kernel("gemm", 60, 400, 2)]
+    frame = ops_table(made([lists, product, *events])).frame
+    assert frame.filter(pl.col("name") == "aten::_fused_sgd_").select("work_flops", "roof_ns").row(0) == (78, None)
+    # Without a type it is computed as float, at 0.5 TFLOP/s.
+    assert row(frame, "aten::mm")[:4] == (10**8, None, 400_000, 200_000)
