@@ -99,7 +99,8 @@ def roofs(trace: Trace) -> tuple[Roof, ...]:
     peak = peak_of_device(trace, busiest_device(trace))
     if peak is None:
         return ()
-    pieces, found = roofline(trace), {}
+    pieces = roofline(trace)
+    found: dict[float, str] = {}
     flops = np.nan_to_num(pieces.flops)
     for number, kind in enumerate((*KINDS, "")):
         for is_matrix in (True, False):
