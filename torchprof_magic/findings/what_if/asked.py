@@ -18,6 +18,7 @@ from torchprof_magic.findings.what_if.changes import Changes, changed_graph
 from torchprof_magic.findings.what_if.limits import limit_words
 from torchprof_magic.findings.what_if.result import WhatIf
 from torchprof_magic.model.errors import OptionsError
+from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.critical_path import frame_of_path
 
@@ -74,14 +75,26 @@ class Predicted(NamedTuple):
 def predicted(trace: Trace, now: Changed) -> Predicted:
     """Return how long steps are with a change: as recorded, less what the replay with it is shorter than without.
 
-    Work that a device has not done when the last step ends delays the next ones: it counts, too.
+    Work that a device has not done when the last step ends delays the next ones: it counts, too. And no step is shorter
+    than its work on the busiest stream.
     """
     graph, base = step_graph(trace), baseline(trace)
     changed = replay(graph, now.own_ns, delay_ns=now.delay_ns)
     times = base.spans.dur_ns + base.spans.replayed_ns(changed) - base.step_ns
     behind = max(lag_ns(graph, changed, base.spans) - base.lag_ns, 0.0) / max(len(times), 1)
-    times = np.maximum(times, now.floor_ns) + behind
+    times = np.maximum(np.maximum(times, now.floor_ns) + behind, busiest_stream_ns(trace, now.own_ns))
     return Predicted(changed, times, float(times.mean()))
+
+
+def busiest_stream_ns(trace: Trace, own_ns: FloatArray) -> float:
+    """Return how long the stream with the most work in the steps works per step, if its pieces take ``own_ns``."""
+    graph, spans = step_graph(trace), baseline(trace).spans
+    pieces, found = graph.pieces, 0.0
+    for lane in pieces.lane[pieces.is_first & pieces.is_work].tolist():
+        here = pieces.of_lane(lane)
+        busy = covered_ns(pieces.start_ns[here], pieces.end_ns[here], spans.start_ns, spans.end_ns).sum()
+        found = max(found, float(busy) * float(own_ns[here].sum()) / max(float(graph.own_ns[here].sum()), 1.0))
+    return found / max(len(spans.step), 1)
 
 
 def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
@@ -107,11 +120,19 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
         step_ns=found.mean_ns,
         low_ns=max(found.mean_ns - off, 0.0),
         high_ns=found.mean_ns + off,
-        limit=limit_words(trace, path, now, found.mean_ns),
+        limit=limit_words(trace, path, _with_streams(trace, now, found.mean_ns), found.mean_ns),
         path=frame_of_path(trace, path, base.spans),
         certainty="guess" if is_guess else "estimated",
         rests_on=(*now.notes, *_rests_on(trace, base)),
     )
+
+
+def _with_streams(trace: Trace, now: Changed, step_ns: float) -> Changed:
+    """Return the change with the device as what decides, where a stream works for all of a step but a few percent."""
+    busy = busiest_stream_ns(trace, now.own_ns)
+    if busy < (1 - MODEL_ERROR) * step_ns:
+        return now
+    return now._replace(floor_ns=step_ns, floor="kernels of the device")
 
 
 def _rests_on(trace: Trace, base: Baseline) -> tuple[str, ...]:

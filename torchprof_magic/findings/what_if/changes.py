@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.host.one_time import one_time_events
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.shared import in_category, is_named
 from torchprof_magic.facts.step_graph.edges import LAUNCH, WAIT, WORKERS
@@ -159,13 +160,17 @@ def _without_waits(trace: Trace, now: Changed) -> Changed:
 
 
 def _as_graphs(trace: Trace, now: Changed) -> Changed:
-    """Take the host's ops and launches out of forward, backward and optimizer, but for one launch in each step."""
+    """Take the host's ops and launches out of forward, backward and optimizer, but for one launch in each step.
+
+    What is done only once, such as the setup of a device, is done before a graph as well.
+    """
     graph = step_graph(trace)
     if not graph.pieces.is_work.any():
         raise OptionsError("graphs replay work of a device, and this recording has none")
     phases = np.append(phase_of_events(trace), -1)
     is_call = np.append(in_category(trace, "cpu_op", "runtime"), False)[graph.pieces.row] & ~graph.pieces.is_work
     is_call &= np.isin(phases[graph.pieces.row], [PHASES.index(name) for name in _GRAPH_PHASES])
+    is_call &= ~np.append(one_time_events(trace), False)[graph.pieces.row]
     held = np.zeros(len(is_call), np.bool_)
     held[graph.edges.target[graph.edges.kind == WAIT] - 1] = True
     now = _scaled(now, (is_call & ~held).astype(np.float64), 0.0)

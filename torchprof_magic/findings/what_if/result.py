@@ -53,12 +53,18 @@ class WhatIf:
         return f"{format_ns(self.before_ns)} → {format_ns(self.step_ns)}"
 
     def __repr__(self) -> str:
-        share = f" ({format_ratio(abs(self.saving_ns) / self.before_ns)})" if self.before_ns else ""
-        more = "less" if self.saving_ns >= 0 else "more"
-        between = f"{format_ns(self.low_ns)} to {format_ns(self.high_ns)}"
+        low, high = format_ns(self.low_ns), format_ns(self.high_ns)
+        between = f"About {low}" if low == high else f"Between {low} and {high}"
         lines = [
-            f"{self.change}: {self.headline} a step, {format_ns(abs(self.saving_ns))} {more}{share}",
-            f"Between {between}, {self.certainty}. {self.limit}",
+            f"{self.change}: {self.headline} per step, {self._difference}",
+            f"{between}, {self.certainty}. {self.limit}",
             *(f"It rests on this: {text}." for text in self.rests_on),
         ]
         return "\n".join(map(printable, lines))
+
+    @property
+    def _difference(self) -> str:
+        if round(self.saving_ns) == 0:
+            return "no difference"
+        share = f" ({format_ratio(abs(self.saving_ns) / self.before_ns)})" if self.before_ns else ""
+        return f"{format_ns(abs(self.saving_ns))} {'less' if self.saving_ns > 0 else 'more'}{share}"

@@ -138,7 +138,7 @@ def test_graphs_leave_python_and_the_device() -> None:
 
 def test_the_answer_says_what_limits_then_and_what_it_rests_on() -> None:
     found = steps(*DEVICE).what_if(faster={"gemm": 2})
-    assert str(found).splitlines()[0] == "gemm 2 times as fast: 1 ms → 700 µs a step, 300 µs less (30 %)"
+    assert str(found).splitlines()[0] == "gemm 2 times as fast: 1 ms → 700 µs per step, 300 µs less (30 %)"
     assert "of the critical path is work of the device, most of it `gemm`" in found.limit
     assert found.saving_ns == found.before_ns - found.step_ns
     assert found.speedup == pytest.approx(1 / 0.7)
@@ -251,3 +251,16 @@ def test_the_page_asks_what_a_step_would_take_and_is_told_in_words(monkeypatch: 
     assert answers[0] == {"kind": "what_if", "id": "tp-1", "text": "2× faster: 1 ms → 870 µs a step"}
     assert answers[1]["kind"] == "error"
     assert answers[1]["message"].startswith("nothing called 'aten::m' was recorded; did you mean 'aten::mm'")
+
+
+def test_a_step_as_graphs_is_not_shorter_than_the_work_of_its_busiest_stream() -> None:
+    # An op of 990 us launches two kernels of 200 us. As a graph, the host has nothing else to do.
+    found = steps(
+        span("aten::mm", 0, 990),
+        launch(100, 10, correlation=1),
+        kernel("gemm", 120, 200, correlation=1),
+        launch(500, 10, correlation=2),
+        kernel("gemm", 520, 200, correlation=2),
+    ).what_if(graphs=True)
+    assert 400_000 <= found.step_ns < 500_000
+    assert "kernels of the device decide how long a step takes" in found.limit
