@@ -34,7 +34,7 @@ LOADER = """
 from torch.utils.data import DataLoader, Dataset
 class Data(Dataset):
     def __len__(self):
-        return 12 * 32
+        return 32 * 32
     def __getitem__(self, index):
         time.sleep(0.0005)
         return torch.randn(256), index % 10
@@ -146,14 +146,14 @@ PROGRAMS = (
     program("a batch half as large", "larger batch", STEP, ("torch.randn(256, 256)", "torch.randn(128, 256)"),
             ("(10, (256,))", "(10, (128,))"), ask={"batch": 0.5}, flags="--active 8 --warmup 2"),
     program("a loader that waits gets two workers", "loader workers", STEP,
-            ("batch_size=32)", "batch_size=32, num_workers=2)"), setup=LOADER, ask={"workers": 2},
-            loop="for x, y in loader:", steps=12, flags="--active 6 --warmup 2"),
+            ("batch_size=32)", "batch_size=32, num_workers=2, persistent_workers=True)"),
+            setup=LOADER, ask={"workers": 2}, loop="for x, y in loader:", steps=32, flags="--active 6 --warmup 2"),
     program("a loader that waits long gets four workers", "loader workers", STEP,
-            ("batch_size=32)", "batch_size=32, num_workers=4)"), ("sleep(0.0005)", "sleep(0.002)"),
+            ("batch_size=32)", "batch_size=32, num_workers=4, persistent_workers=True)"),
             setup=LOADER.replace("sleep(0.0005)", "sleep(0.002)"), ask={"workers": 4},
-            loop="for x, y in loader:", steps=12, flags="--active 6 --warmup 2"),
+            loop="for x, y in loader:", steps=32, flags="--active 6 --warmup 2"),
     program("a loader has its batches in memory", "loader workers", STEP, ("        time.sleep(0.0005)\n", ""),
-            setup=LOADER, ask={"without": "data"}, loop="for x, y in loader:", steps=12,
+            setup=LOADER, ask={"without": "data"}, loop="for x, y in loader:", steps=32,
             flags="--active 6 --warmup 2"),
     program("a Python loop over elements goes", "line removed",
             "\n    total = sum(float(v) for v in y)  # loop" + STEP, ("sum(float(v) for v in y)", "0"),

@@ -79,7 +79,7 @@ class Finder:
                 continue
             here = np.flatnonzero(lane == number)
             at = np.searchsorted(line.start_ns, time_ns[here], side="right") - 1
-            found[here] = np.where(at >= 0, line.cause[at], NO_PARENT)
+            found[here] = np.where(at >= 0, np.append(line.cause, NO_PARENT)[at], NO_PARENT)
         return found
 
     def cut(self, lane: IntArray, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
