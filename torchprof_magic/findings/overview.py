@@ -157,7 +157,7 @@ def _ladder(trace: Trace) -> Section:
 
 
 def _after(trace: Trace) -> str:
-    return "step after each" if has_counted_steps(trace) else "all after each"
+    return "per step after each" if has_counted_steps(trace) else "all after each"
 
 
 def _idle_in(trace: Trace, shown: _Shown) -> Section:

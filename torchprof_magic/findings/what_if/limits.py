@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
-# The groups of a path, and how each is called.
+# The groups of a path, and how each is called. What is in no event counts as Python.
 GROUPS = {
     "communication": "communication",
     "device": "work of the device",
     "data": "loading data",
     "ops": "ops on the host",
     "calls": "calls of the driver",
-    "python": "Python and what was not recorded",
-    "waiting": "waiting for work to begin or to be told of",
+    "python": "Python",
+    "waiting": "the time until work begins or its end is known",
 }
 COMMUNICATION, DEVICE, DATA, OPS, CALLS, PYTHON, WAITING = range(len(GROUPS))
 MOST_NAME = 60
