@@ -17,7 +17,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 # Some machines forbid Python to keep what it compiles. Then every kernel and every worker compiles all of it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lab check bench fuzz programs advice trust cold stress compat thorough clean chromium docs screenshots
+.PHONY: demo test lab check bench fuzz programs advice trust cold stress compat thorough what-if clean chromium docs screenshots
 
 demo: $(VENV)/.installed $(BUNDLE)
 	mkdir -p build
@@ -72,6 +72,10 @@ advice: $(VENV)/.tested
 	$(BIN)/python tests/advice_programs/markdown_run.py
 	$(BIN)/python benchmarks/advice.py
 	$(BIN)/python benchmarks/optimizers.py
+
+# Written programs, each with a change that can be carried out: what was predicted for a step, and what it then took.
+what-if: $(VENV)/.tested
+	$(BIN)/python benchmarks/what_if.py
 
 # All tests, with all of what `make test` takes a sample of (tests/amount.py).
 thorough: $(VENV)/.trainers $(BUNDLE) chromium

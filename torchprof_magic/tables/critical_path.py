@@ -11,6 +11,7 @@ import polars as pl
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.step_graph.edges import KINDS
 from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.facts.step_graph.on_path import is_path_shown
 from torchprof_magic.facts.step_graph.path import critical_path
 from torchprof_magic.facts.step_graph.spans import spans_of_steps
 from torchprof_magic.model.rows import frame_of, values_at
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 # The category of time in which a thread of the path was in no event.
 UNTRACKED = "untracked"
+ON_PATH = "on_path_ns"
 COLUMNS = (
     Column(
         name="step",
@@ -111,7 +113,14 @@ def _nullable(rows: IntArray) -> pl.Series:
 
 
 def with_path_in_sight(trace: Trace, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns; the time on the path is a minor one where it is all of the own time, as without a device."""
-    return tuple(
-        replace(each, is_minor=not trace.has_device) if each.name == "on_path_ns" else each for each in columns
-    )
+    """Return the columns; the time on the path is a minor one where it is all of the own time, as without a device.
+
+    It is none where it is not known.
+    """
+    shown = columns if is_path_shown(trace) else [each for each in columns if each.name != ON_PATH]
+    return tuple(replace(each, is_minor=not trace.has_device) if each.name == ON_PATH else each for each in shown)
+
+
+def known_on_path(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the frame with null as the time on the path where it is not known."""
+    return frame if is_path_shown(trace) else frame.with_columns(pl.lit(None, pl.Int64).alias(ON_PATH))

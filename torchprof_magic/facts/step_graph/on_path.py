@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 
+# The graph of a larger trace takes as much memory again as the trace. It is made where it is asked for, and not for a
+# column of a table.
+MOST_EVENTS = 3_000_000
+
+
+def is_path_shown(trace: Trace) -> bool:
+    """Return whether tables and the timeline say what is on the path; ``report.critical_path`` does for any trace."""
+    return trace.events.height <= MOST_EVENTS
+
+
 class OnPath(NamedTuple):
     """The parts of the critical paths in which something ran: the innermost event, its lane, and when, in ns.
 
@@ -40,7 +50,9 @@ class OnPath(NamedTuple):
 
 @once_per_trace
 def on_path(trace: Trace) -> OnPath:
-    """Return what was on the critical paths of all steps."""
+    """Return what was on the critical paths of all steps; nothing where tables do not show it."""
+    if not is_path_shown(trace):
+        return OnPath(*(np.empty(0, np.int64) for _ in OnPath._fields))
     pieces, path = step_graph(trace).pieces, critical_path(trace)
     ran = path.piece >= 0
     piece = path.piece[ran]

@@ -19,6 +19,7 @@ from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.intervals import IntArray, union_by
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN, DType
+from torchprof_magic.tables.critical_path import ON_PATH, known_on_path
 from torchprof_magic.tables.ops import rates
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
         _tensor_cores(frame),
     )
     frame = frame.select(_SCHEMA.keys()).cast(_SCHEMA)  # type: ignore[arg-type]
-    table = _table(frame.sort("sum_ns", "name", "kind", descending=[True, False, False]))
+    table = _table(known_on_path(trace, frame).sort("sum_ns", "name", "kind", descending=[True, False, False]))
     return replace(table, device=device_time(trace, part))
 
 
@@ -239,7 +240,7 @@ def _table(frame: pl.DataFrame) -> Table:
     """Return the table without the columns of which nothing is known."""
     absent = {
         name
-        for name in (*_OF_LAUNCH, *rates.TYPES, "bytes", "bytes_per_s")
+        for name in (*_OF_LAUNCH, *rates.TYPES, "bytes", "bytes_per_s", ON_PATH)
         if name in frame.columns and frame[name].null_count() == frame.height
     }
     columns = tuple(column for column in COLUMNS if column.name not in absent)

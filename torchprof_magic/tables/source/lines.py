@@ -21,7 +21,7 @@ from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import BarPart, Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN
-from torchprof_magic.tables.critical_path import with_path_in_sight
+from torchprof_magic.tables.critical_path import known_on_path, with_path_in_sight
 from torchprof_magic.tables.ops import rates
 from torchprof_magic.tables.steps import of_memory_steps
 
@@ -222,7 +222,7 @@ def _table(trace: Trace, frame: pl.DataFrame) -> Table:
     absent |= {column.name for column in rates.COLUMNS} - {column.name for column in rates.rate_columns(trace)}
     columns = tuple(column for column in COLUMNS if column.name not in absent)
     columns = with_path_in_sight(trace, of_memory_steps(trace, columns))
-    return Table(frame=frame, columns=columns, is_sparse=True)
+    return Table(frame=known_on_path(trace, frame), columns=columns, is_sparse=True)
 
 
 def _with_times(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:

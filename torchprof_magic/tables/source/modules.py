@@ -17,7 +17,7 @@ from torchprof_magic.facts.source.places import MODULE_FRAME, call_tree, module_
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.tables.critical_path import with_path_in_sight
+from torchprof_magic.tables.critical_path import known_on_path, with_path_in_sight
 from torchprof_magic.tables.ops import rates
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def modules_table(trace: Trace, part: TimeRange) -> Table:
     if len(runs.site) == 0:
         return Table(frame=pl.DataFrame(schema=SCHEMA), columns=_columns(trace))
     frame = _frame(trace, sites, shares_of(trace, runs, part), runs, part)
-    return Table(frame=frame, columns=_columns(trace))
+    return Table(frame=known_on_path(trace, frame), columns=_columns(trace))
 
 
 @once_per_trace

@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.facts.host.host_nest import host_nest, indexes_of
 from torchprof_magic.facts.host.host_states import called_ops
 from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.facts.step_graph.on_path import is_path_shown
 from torchprof_magic.facts.step_graph.path import critical_path
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 from torchprof_magic.model.rows import values_at
@@ -29,12 +30,15 @@ class PathSlices(NamedTuple):
 
 def path_slices(trace: Trace) -> PathSlices:
     """Return the critical paths; none if they stay on one thread, which shows them as it is."""
+    nothing = PathSlices(*(np.empty(0, np.int64) for _ in PathSlices._fields))
+    if not is_path_shown(trace):
+        return nothing
     pieces, path = step_graph(trace).pieces, critical_path(trace)
     ran = path.piece >= 0
     piece = path.piece[ran]
     row, lane = _called(trace, pieces.row[piece], pieces.is_work[piece]), pieces.lane[piece]
     if len(lane) == 0 or (lane == lane[0]).all():
-        return PathSlices(*(np.empty(0, np.int64) for _ in PathSlices._fields))
+        return nothing
     start, end, span = path.start_ns[ran], path.end_ns[ran], path.span[ran]
     begins = np.ones(len(row), np.bool_)
     same = (row[1:] == row[:-1]) & (lane[1:] == lane[:-1]) & (span[1:] == span[:-1])

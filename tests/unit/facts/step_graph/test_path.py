@@ -15,6 +15,7 @@ from torchprof_magic.facts.step_graph.path import critical_path
 from torchprof_magic.facts.step_graph.replay import replay
 from torchprof_magic.facts.step_graph.spans import spans_of_steps
 from torchprof_magic.report.trace_report import Report
+from torchprof_magic.tables.timeline.slices import timeline_slices
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -230,3 +231,13 @@ def test_the_path_of_a_real_step_takes_the_whole_step_without_a_pause(traces: Pa
     assert (path.start_ns[1:][within] == path.end_ns[:-1][within]).all()
     assert (path.slack_ns >= 0).all()
     assert (path.slack_ns <= path.dur_ns).all()
+
+
+def test_tables_leave_the_path_out_of_recordings_that_are_too_large_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchprof_magic.facts.step_graph.on_path.MOST_EVENTS", 3)
+    report = Report(make_trace(*WAITS))
+    assert "on_path_ns" not in report.ops.columns
+    for table in (report.kernels, report.lines, report.modules):
+        assert table["on_path_ns"].null_count() == table.height
+    assert "Critical path" not in {lane.title for lane in timeline_slices(report.trace).lanes}
+    assert report.critical_path["dur_ns"].sum() == 1_000_000
