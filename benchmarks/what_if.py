@@ -4,8 +4,8 @@
 
 A program is recorded once in each round. Both ways run without the profiler, in turns, so that a busy machine slows
 both down alike. Time in which other programs had the core is not counted, where the system tells it, and a step
-of each is that of its fastest loop. The prediction is the step without the
-profiler, less what the fastest recorded steps would be shorter: recording an event takes the same time either way.
+of each is that of its fastest loop. The prediction is by how much the fastest
+recorded steps would change, as a share of them, times the step without the profiler.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def outcome(program: Program, rounds: int) -> Outcome:
             afters.append(after.step_ns())
     quietest = min(said, key=lambda one: one.before_ns)
     before_ns = min(befores)
-    return Outcome(before_ns, before_ns - quietest.saving_ns, min(afters), quietest)
+    return Outcome(before_ns, before_ns * quietest.step_ns / quietest.before_ns, min(afters), quietest)
 
 
 def main() -> None:

@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 
 # From this share of the path on that no edge of the file explains, the answer is a guess.
 MUCH_ASSUMED = 0.2
+# If less than this share of a step is left, what recording adds to it, and what was not asked about, weighs more.
+LITTLE_LEFT = 0.4
 # The model is not better than that, by written programs with changes that were carried out (benchmarks/what_if.py).
 MODEL_ERROR = 0.05
 Z = 2.0
+
+
+_LITTLE = "little of a step is left, so that what recording adds to it weighs more"
 
 
 class Baseline(NamedTuple):
@@ -113,7 +118,9 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
     doubt = abs(before - found.mean_ns) * (MODEL_ERROR + now.uncertain + base.assumed) + base.error * before
     off = float(np.hypot(spread, doubt))
     path = path_of(step_graph(trace), found.replayed, base.spans, by_replay=True)
-    is_guess = base.assumed > MUCH_ASSUMED or now.uncertain > MUCH_ASSUMED or bool(len(loss_of(trace).steps))
+    is_little = found.mean_ns < LITTLE_LEFT * before
+    is_unsure = base.assumed > MUCH_ASSUMED or now.uncertain > MUCH_ASSUMED
+    is_guess = is_little or is_unsure or bool(len(loss_of(trace).steps))
     return WhatIf(
         change=changes.words,
         before_ns=before,
@@ -123,7 +130,7 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
         limit=limit_words(trace, path, _with_streams(trace, now, found.mean_ns), found.mean_ns),
         path=frame_of_path(trace, path, base.spans),
         certainty="guess" if is_guess else "estimated",
-        rests_on=(*now.notes, *_rests_on(trace, base)),
+        rests_on=(*now.notes, *((_LITTLE,) if is_little else ()), *_rests_on(trace, base)),
     )
 
 

@@ -264,3 +264,11 @@ def test_a_step_as_graphs_is_not_shorter_than_the_work_of_its_busiest_stream() -
     ).what_if(graphs=True)
     assert 400_000 <= found.step_ns < 500_000
     assert "kernels of the device decide how long a step takes" in found.limit
+
+
+def test_where_little_of_a_step_is_left_the_answer_is_a_guess_that_says_so() -> None:
+    report = steps(*HOST)
+    assert report.what_if(faster={"cpu": 2}).certainty == "estimated"
+    found = report.what_if(faster={"cpu": 4})
+    assert found.certainty == "guess"
+    assert any("little of a step is left" in text for text in found.rests_on)
