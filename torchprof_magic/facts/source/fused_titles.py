@@ -25,9 +25,9 @@ def shown_titles(trace: Trace) -> dict[str, str]:
     Kernels of devices have short titles. A kernel of Inductor is called by what it fuses, ``relu · add``, as far as the
     process that compiled it knew; those that fuse the same are numbered.
     """
-    titles = titles_of(trace) | dict.fromkeys(_names_of_fused(trace), "")
+    titles = titles_of(trace) | dict.fromkeys(fused_names(trace), "")
     taken = set(titles.values())
-    for name, words in _names_of_fused(trace).items():
+    for name, words in fused_names(trace).items():
         number, title = 1, words
         while title in taken:
             number += 1
@@ -39,12 +39,12 @@ def shown_titles(trace: Trace) -> dict[str, str]:
 
 def shown_title(trace: Trace, name: str, *, is_kernel: bool) -> str:
     """Return how the name of an op, or of a kernel of a device, is shown in a sentence."""
-    fused = _names_of_fused(trace).get(name)
+    fused = fused_names(trace).get(name)
     return fused or (kernel_title(name) if is_kernel else name)
 
 
 @once_per_trace
-def _names_of_fused(trace: Trace) -> dict[str, str]:
+def fused_names(trace: Trace) -> dict[str, str]:
     """Return what each generated kernel fuses, by its name: in most of its time, if it is called for several things."""
     node = own_nodes(trace)
     is_kernel = fx_marks(trace).is_unit.copy()

@@ -22,6 +22,7 @@ from torchprof_magic.facts.shared import (
     name_numbers,
     once_per_trace,
 )
+from torchprof_magic.facts.source.fused_titles import fused_names
 from torchprof_magic.facts.source.shown_files import call_as_shown
 from torchprof_magic.findings.verdict.accounts import Account, Cause, counted_time, kernels_per_step
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
@@ -121,7 +122,9 @@ def _named(name: str) -> Span:
 
 
 def as_shown(trace: Trace, span: Span) -> Span:
-    """Return a piece of text with the label of the cell that a Python call is in."""
+    """Return a piece of text with the label of the cell that a Python call is in, or with what a kernel fuses."""
+    if fused := fused_names(trace).get(span.kernel or span.name):
+        return replace(span, text=fused, kernel="", name="")
     shown = call_as_shown(trace, span.name) if span.name else ""
     return span if shown == span.name else replace(span, text=cut_name(shown))
 
@@ -497,7 +500,7 @@ def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
             for index, (name, ratio) in enumerate(ops)
             for span in (
                 _plain(": " if index == 0 else ", then "),
-                code(name),
+                code(fused_names(trace).get(name, name)),
                 _plain(
                     f" takes {format_ratio(ratio)} of the self CPU time" if index == 0 else f" {format_ratio(ratio)}"
                 ),

@@ -96,7 +96,7 @@ BANDWIDTH = Column(
 )
 FX_NODE = Column(
     name="fx_node",
-    title="FX node",
+    title="Graph node",
     unit="code",
     definition="Node of a graph of torch.compile that it belongs to, or what a kernel of Inductor fuses.",
 )

@@ -10,6 +10,7 @@ from support import kernel, launch, make_trace, recording, span
 
 from torchprof_magic.facts.source.fused_titles import shown_title, shown_titles
 from torchprof_magic.facts.source.fx_nodes import fused_lines
+from torchprof_magic.findings.verdict.words import Span, as_shown
 from torchprof_magic.model.recording import FxCall, FxGraph, FxNode
 from torchprof_magic.run.fx_nodes import with_fx_nodes
 from torchprof_magic.tables.ops.op_groups import ops_view
@@ -64,6 +65,9 @@ def test_a_kernel_is_called_by_what_it_fuses_and_equal_ones_are_numbered(tmp_pat
     }
     assert shown_title(trace, f"graph_0_{FUSED}", is_kernel=False) == "relu · add · Linear backward"
     assert shown_title(trace, "aten::mm", is_kernel=False) == "aten::mm"
+    words = as_shown(trace, Span(text="graph_0…", style="code", name=f"graph_0_{FUSED}"))
+    assert words.short == "relu · add · Linear backward"
+    assert as_shown(trace, Span(text="aten::mm", name="aten::mm")).short == "aten::mm"
     assert not {"fx_node", "model_file"} & {column.name for column in ops_view(trace).columns}
 
 
