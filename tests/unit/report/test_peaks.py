@@ -147,7 +147,11 @@ def test_a_damaged_file_of_measured_peaks_is_as_if_it_was_not_there(tmp_path: Pa
     (tmp_path / "peaks.json").write_text(content)
     peaks.read_kept.cache_clear()
     assert tp.peaks.of("a") is None
-    assert json.loads(tp.measure_peak(0.1).path.read_text())  # type: ignore[union-attr]
+
+
+def test_what_is_measured_takes_the_place_of_a_damaged_file(tmp_path: Path) -> None:
+    (tmp_path / "peaks.json").write_text("[")
+    assert tp.measure_peak(0.1).device in json.loads((tmp_path / "peaks.json").read_text())
 
 
 def test_measuring_needs_a_positive_time() -> None:
