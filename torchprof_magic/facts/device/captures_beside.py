@@ -45,12 +45,16 @@ def _first_replay(trace: Trace) -> tuple[int, int]:
 
 
 def _with_frames(trace: Trace, other: Trace) -> Trace:
-    """Return a trace with the stacks and the watched places of another one behind its own."""
-    stacks, sites = (
-        pl.concat([own, _moved(theirs, "parent", own.height)])
-        for own, theirs in ((trace.stacks, other.stacks), (trace.sites, other.sites))
+    """Return a trace with the stacks, watched places and nodes of compiled graphs of another one behind its own."""
+    stacks, sites, fx_nodes = (
+        pl.concat([own, _moved(theirs, column, own.height)])
+        for own, theirs, column in (
+            (trace.stacks, other.stacks, "parent"),
+            (trace.sites, other.sites, "parent"),
+            (trace.fx_nodes, other.fx_nodes, "call"),
+        )
     )
-    return replace(trace, stacks=stacks, sites=sites)
+    return replace(trace, stacks=stacks, sites=sites, fx_nodes=fx_nodes)
 
 
 def _moved(frame: pl.DataFrame, column: str, by: int) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from torchprof_magic.facts.device.captures_beside import with_captures
 from torchprof_magic.facts.device.graph_captures import captured_graphs
 from torchprof_magic.facts.device.graph_work import graph_work, is_captured, origins, replayed_calls
 from torchprof_magic.facts.source.attribution import shares_of, watched_runs
+from torchprof_magic.facts.source.fx_nodes import model_lines
 from torchprof_magic.facts.source.places import module_of_events, places_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.cycle_filter import of_cycle, without_captures
@@ -266,6 +267,16 @@ def test_a_file_without_captured_launches_adds_nothing_but_its_name() -> None:
     trace = with_captures(own, make_trace(span("aten::mm", 0, 5)))
     assert trace.events.equals(own.events)
     assert (trace.meta.graph_captures, trace.meta.captures_from) == ((), ("",))
+
+
+def test_work_of_a_graph_has_the_nodes_of_compiled_code_that_was_captured() -> None:
+    marks = [span("## a.py ##", 6, 43), span("## 5 ##", 6.5, 42)]
+    node = ("a.py", 5, "mlp", None, -1, None, "model.py", 9, "mlp(x)", None, None)
+    fx_nodes = pl.DataFrame([node], schema=FRAME_SCHEMAS["fx_nodes"], orient="row")
+    capture = replace(make_trace(*capture_of(*MLP), *marks), fx_nodes=fx_nodes)
+    trace = with_captures(make_trace(*replay_of("gemm", "relu", "gemm", start_us=10)), capture)
+    file, line = model_lines(trace, np.flatnonzero((trace.events["category"] == "kernel").to_numpy()))
+    assert list(zip(file.to_list(), line.to_list(), strict=True)) == [("model.py", 9)] * 3
 
 
 def test_stacks_of_the_capture_are_those_of_its_own_frames() -> None:
