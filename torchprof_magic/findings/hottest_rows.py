@@ -20,6 +20,8 @@ from torchprof_magic.tables.ops.op_groups import is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torchprof_magic.facts.shared import OfPart
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.shapes import Shape
@@ -47,7 +49,7 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     column = _main_column(table)
     if column is None or table.frame.height == 0:
         return ""
-    times = _Times(trace, column, part)
+    times = Times(trace, column.name, part)
     every = _rows(table).filter(pl.col(column.name) > 0).sort(column.name, descending=True, maintain_order=True)
     rows = every.filter(~_is_no_row(every))
     if rows.height == 0:
@@ -62,16 +64,16 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     return f"{said}.{_of_rest(every, times)}"
 
 
-class _Times:
+class Times:
     """How the times of a column are written: per step, in a range, or in all."""
 
-    def __init__(self, trace: Trace, column: Column, part: TimeRange) -> None:
+    def __init__(self, trace: Trace, name: str, part: TimeRange) -> None:
         is_range = part not in (WHOLE, counted_part(trace))
-        self.name = column.name
+        self.name = name
         self._steps = 1 if is_range else counted_steps(trace).steps
         self.each = " in this range" if is_range else " per step" if has_counted_steps(trace) else ""
 
-    def of(self, row: dict[str, Any]) -> str:
+    def of(self, row: Mapping[str, Any]) -> str:
         """Return the time of a row."""
         return format_ns(row[self.name] / self._steps)
 
@@ -111,11 +113,11 @@ def _called(column: Column) -> str:
 def _name_in(trace: Trace, rows: pl.DataFrame) -> Any:
     """Return a function that gives the name of a row: a line by its number, and by its file where there are several."""
     if "line" not in rows.columns:
-        return lambda row: _code(shown_title(trace, row["name"], is_kernel=row["kind"] in DEVICE_CATEGORIES))
+        return lambda row: code_of(shown_title(trace, row["name"], is_kernel=row["kind"] in DEVICE_CATEGORIES))
     has_one_file = "file" not in rows.columns or rows["file"].n_unique() == 1
     if has_one_file and (rows["source"].fill_null("") != "").all():
         return lambda row: f"line {row['line']}"
-    return lambda row: _code(f"{row['file']}:{row['line']}")
+    return lambda row: code_of(f"{row['file']}:{row['line']}")
 
 
 def _begun(text: str) -> str:
@@ -123,21 +125,22 @@ def _begun(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _code(name: str) -> str:
+def code_of(name: str) -> str:
+    """Return a name as code in a sentence."""
     return f"`{printable(cut_name(name)).replace('`', chr(39))}`"
 
 
-def _of_rest(rows: pl.DataFrame, times: _Times) -> str:
+def _of_rest(rows: pl.DataFrame, times: Times) -> str:
     """Return what takes more than the first of the rows that have a name of their own."""
     first = rows.row(0, named=True)
     if not rows.select(_is_no_row(rows)).to_series()[0]:
         return ""
     if first["kind"] == NO_OP:
         return f" {times.of(first)} are of work whose op is not in the recording."
-    return f" The scope {_code(first['name'])} takes {times.of(first)} outside of its ops."
+    return f" The scope {code_of(first['name'])} takes {times.of(first)} outside of its ops."
 
 
-def _of_no_op(trace: Trace, table: Table, times: _Times) -> str:
+def _of_no_op(trace: Trace, table: Table, times: Times) -> str:
     """Return the kernel with the most time, where no op has any."""
     frame = table.frame
     if "above" not in frame.columns or not {"kind", times.name} <= {*frame.columns}:
@@ -146,5 +149,5 @@ def _of_no_op(trace: Trace, table: Table, times: _Times) -> str:
     if kernels.height == 0:
         return ""
     most = kernels.sort(times.name, descending=True).row(0, named=True)
-    name = _code(shown_title(trace, most["name"], is_kernel=True))
+    name = code_of(shown_title(trace, most["name"], is_kernel=True))
     return f"No op of this work is in the recording; by kernel, {name} takes most of it, {times.of(most)}{times.each}."

@@ -1,4 +1,4 @@
-"""What devices can do at most: operations and bytes a second, as their makers say, dense (without sparsity).
+"""What devices can do at most: operations and bytes per second, as their makers say, dense (without sparsity).
 
 One table, and what users set or measured in this process. A device that is in neither has no peak.
 """
@@ -18,8 +18,8 @@ _NOT_THE_SAME = re.compile(r"(?i)\bmig\b|laptop|mobile|max-q")
 class Peak:
     """One device: ``pattern`` finds its name, ``title`` is what it is called, ``source`` where its figures are from.
 
-    ``matrix`` are the operations a second of units for matrices by type, ``vector`` those of other units, in 10^12;
-    ``memory`` is how many 10^12 bytes a second its memory moves. ``note`` says of what they are.
+    ``matrix`` are the operations per second of units for matrices by type, ``vector`` those of other units, in 10^12;
+    ``memory`` is how many 10^12 bytes per second its memory moves. ``note`` says of what they are.
     """
 
     title: str
@@ -31,7 +31,7 @@ class Peak:
     note: str = ""
 
     def flops_per_s(self, kind: str, *, is_matrix: bool) -> float:
-        """Return the operations a second with a type, 0 if they are not known.
+        """Return the operations per second with a type, 0 if they are not known.
 
         A type that units for matrices do not know, and one without a type, is computed as 32-bit floating point.
         """
@@ -42,7 +42,7 @@ class Peak:
 
     @property
     def bytes_per_s(self) -> float:
-        """The bytes a second of its memory, 0 if they are not known."""
+        """The bytes per second of its memory, 0 if they are not known."""
         return self.memory * TERA
 
 
@@ -481,7 +481,7 @@ PEAKS: tuple[Peak, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a user says of devices, in place of the table: operations a second by type, and bytes a second."""
+    """What a user says of devices, in place of the table: operations per second by type, and bytes per second."""
 
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
     vector_flops_per_s: Mapping[str, float] = field(default_factory=dict)

@@ -94,7 +94,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roof:
-    """What a device can do at most: operations a second, or bytes a second of its memory; 0 for the other."""
+    """What a device can do at most: operations per second, or bytes per second of its memory; 0 for the other."""
 
     title: str
     flops_per_s: float = 0.0
@@ -105,8 +105,8 @@ class Roof:
 class Points:
     """The columns that draw each row of a table as a point below ``roofs``, on axes that both grow by factors.
 
-    ``x`` is operations a byte and ``y`` operations a second. A row without operations stands at the left edge, as high
-    below the roof of the memory as the bytes a second in ``x_of_none`` are. ``size`` is the area of a point, and
+    ``x`` is operations per byte and ``y`` operations per second. A row without operations stands at the left edge, as
+    high below the roof of the memory as the bytes per second in ``x_of_none`` are. ``size`` is the area of a point, and
     ``phase`` its hue.
     """
 

@@ -168,7 +168,7 @@ def _stack_bands(axes: Axes, time_ms: FloatArray, rows: pl.DataFrame, bands: Seq
 
 
 def draw_roofline(shape: Shape) -> Figure:
-    """Return ops as points below the roofs of the device: operations a second over operations a byte."""
+    """Return ops as points below the roofs of the device: operations per second over operations per byte."""
     assert isinstance(shape, Table)
     figure, axes = new_canvas(ROOFLINE_IN)
     if shape.points is not None:
@@ -195,8 +195,8 @@ def draw_roofline(shape: Shape) -> Figure:
         axes.set_ylim(*(10**end for end in plane.y))
     axes.spines["left"].set_visible(True)
     axes.grid(alpha=0.3, linewidth=0.5)
-    axes.set_xlabel("operations a byte (FLOP/B)")
-    axes.set_ylabel("operations a second (FLOP/s)")
+    axes.set_xlabel("FLOP/byte")
+    axes.set_ylabel("FLOP/s")
     return _finished(figure)
 
 

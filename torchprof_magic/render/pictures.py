@@ -230,7 +230,7 @@ def roofline_picture(shape: Shape) -> bytes:
         canvas.text(place(10.0**power, 1)[0], bottom + LINE_PX / 2, f"{10.0**power:g}", place="mm")
     for power in range(int(np.ceil(plane.y[0])), int(plane.y[1]) + 1):
         canvas.text(left - GAP_PX, place(1, 10.0**power)[1], f"{format_flop(10.0**power)}/s", place="rm")
-    canvas.text(right, bottom + 1.5 * LINE_PX, "operations a byte", place="rm")
+    canvas.text(right, bottom + 1.5 * LINE_PX, "FLOP/byte", place="rm")
     for line in plane.lines:
         ends = [place(x, y) for x, y in zip(line.x, line.y, strict=True)]
         canvas.line(*ends[0], *ends[1])

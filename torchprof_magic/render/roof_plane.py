@@ -20,7 +20,7 @@ _NAME_ROOM = (1.0, 0.3)
 
 
 class Point(NamedTuple):
-    """A row: operations a byte, operations a second, its share of the largest row, and its color."""
+    """A row: operations per byte, operations per second, its share of the largest row, and its color."""
 
     name: str
     x: float

@@ -31,7 +31,7 @@ _KEYS = ("bytes_per_s", "flops_per_s", "vector_flops_per_s")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What ``measure_peak`` found: operations a second by type, bytes a second, threads, and where it is kept.
+    """What ``measure_peak`` found: operations per second by type, bytes per second, threads, and where it is kept.
 
     ``path`` is None where it could not be kept.
     """
@@ -61,9 +61,9 @@ def add(
 
     Args:
         name: A part of the name, in capital or small letters; ``CPU`` is a processor whose name was not recorded.
-        bytes_per_s: Bytes a second of the memory.
-        flops_per_s: Operations a second of products of matrices by type: f64, f32, tf32, bf16, f16, f8, f4, i8.
-        vector_flops_per_s: Operations a second of all else, for f32 and f64.
+        bytes_per_s: Bytes per second of the memory.
+        flops_per_s: Operations per second of products of matrices by type: f64, f32, tf32, bf16, f16, f8, f4, i8.
+        vector_flops_per_s: Operations per second of all else, for f32 and f64.
 
     Raises ``OptionsError`` for another type, and for what is no positive number.
     """

@@ -15,6 +15,7 @@ from torchprof_magic.findings import notes, overview
 from torchprof_magic.findings.deciding_time import on_deciding_time
 from torchprof_magic.findings.hottest_modules import modules_shown
 from torchprof_magic.findings.hottest_rows import answered
+from torchprof_magic.findings.nearest_roof import below_roofs
 from torchprof_magic.findings.savings import table as savings
 from torchprof_magic.model import trace as model
 from torchprof_magic.render.view import View, shown, tables
@@ -252,11 +253,11 @@ VIEWS: tuple[View[Trace], ...] = (
     View(
         name="roofline",
         sentence="One row per op with known work: how fast it ran, and how near the roof of the device that is.",
-        details="The tab draws them below the roofs of the device: operations a second over operations a byte, both "
-        "axes by factors of ten, as large as their time. Empty without recorded shapes and types. See [formulas.md]"
+        details="The tab draws them below the roofs of the device: operations per second over operations per byte, "
+        "both axes by factors of ten, as large as their time. Empty without recorded shapes and types. See [formulas.md]"
         "(formulas.md).",
         columns=rooflines.COLUMNS,
-        frame=rooflines.roofline_table,
+        frame=below_roofs(rooflines.roofline_table),
         title="Roofline",
         empty="The work of no op is known: add --shapes to %%torchprof.",
         is_there=rooflines.has_points,
@@ -269,7 +270,7 @@ VIEWS: tuple[View[Trace], ...] = (
         name="roofline_kernels",
         sentence="The same by kernel: one row per kernel with known work.",
         columns=rooflines.COLUMNS,
-        frame=rooflines.roofline_of_kernels,
+        frame=below_roofs(rooflines.roofline_of_kernels),
         title="Roofline of kernels",
         empty="The work of no kernel is known.",
         place="group",

@@ -20,7 +20,7 @@ _LEAST_ROUNDS = 3
 
 
 class MeasuredPeak(NamedTuple):
-    """What was measured: operations a second by type, bytes a second of a copy, and with how many threads."""
+    """What was measured: operations per second by type, bytes per second of a copy, and with how many threads."""
 
     flops_per_s: dict[str, float]
     bytes_per_s: float

@@ -40,10 +40,10 @@ SUMS = (
     ),
     Column(
         name="worked_ns",
-        title="Time of it",
+        title="Work time",
         unit="ns",
         definition="Time of the kernels with known work, or without a device of the ops with known work on the host. "
-        "Operations and bytes a second are by this time.",
+        "Operations and bytes per second are by this time.",
         is_minor=True,
         is_sum=True,
     ),
@@ -70,21 +70,21 @@ RATES = (
         name="flops_per_s",
         title="FLOP/s",
         unit="flop",
-        definition="Operations a second while it worked.",
+        definition="Operations per second while it worked.",
         is_minor=True,
     ),
     Column(
         name="moved_bytes_per_s",
         title="Bytes/s",
         unit="bytes",
-        definition="Bytes a second that it moved, at least: what caches hold is not moved twice.",
+        definition="Bytes per second that it moved, at least: what caches hold is not moved twice.",
         is_minor=True,
     ),
     Column(
         name="flops_per_byte",
         title="FLOP/B",
         unit="flop",
-        definition="Intensity: operations divided by bytes. Work with few operations a byte is limited by the memory.",
+        definition="Arithmetic intensity: operations divided by bytes. Where it is low, the memory is the limit.",
         is_minor=True,
     ),
     Column(

@@ -1,4 +1,4 @@
-"""How near the roof each op or kernel is: points of operations a second over operations a byte, below the roofs."""
+"""How near the roof each op or kernel is: points of operations per second over operations per byte, below the roofs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ afterEach(() => {
 const COLUMNS = [
   columnHeader("name", "code", { title: "Op" }),
   columnHeader("phase", "phase", { title: "Phase" }),
-  columnHeader("worked_ns", "ns", { title: "Time of it" }),
+  columnHeader("worked_ns", "ns", { title: "Work time" }),
   columnHeader("roof_ratio", "ratio", { title: "Of the roof" }),
 ];
 const ROOFS = [

@@ -187,7 +187,7 @@ function Axes({ plane: { height, x, y } }: { readonly plane: Plane }) {
         </g>
       ))}
       <text x={LEFT + x.px} y={height - 6} text-anchor="end">
-        operations a byte
+        FLOP/byte
       </text>
       <text x={LEFT - 6} y={13} text-anchor="end">
         FLOP/s
@@ -196,7 +196,7 @@ function Axes({ plane: { height, x, y } }: { readonly plane: Plane }) {
   );
 }
 
-/** A line for each roof: the memory's rises with the operations a byte, the others are level. */
+/** A line for each roof: the memory's rises with the operations per byte, the others are level. */
 function Roofs({
   plane: { x, y },
   points,

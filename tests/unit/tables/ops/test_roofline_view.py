@@ -101,5 +101,5 @@ def test_the_figure_and_the_static_picture_draw_it() -> None:
     figure = report.figure("roofline")
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert axes.get_xlabel() == "operations a byte (FLOP/B)"
+    assert axes.get_xlabel() == "FLOP/byte"
     assert roofline_picture(roofline_table(made())).startswith(b"\x89PNG")
