@@ -161,7 +161,7 @@ def test_the_critical_path_adds_up_to_the_steps(tools: Tools) -> None:
 
 def test_a_step_without_an_op_takes_as_long_as_its_rest(tools: Tools) -> None:
     answer = tools.what_if("small.json", without=["aten::mm"])
-    assert "without `aten::mm`: 90 µs → 60 µs a step, 30 µs less (33.3 %)" in answer
+    assert "without `aten::mm`: 90 µs → 60 µs per step, 30 µs less (33.3 %)" in answer
     assert "`aten::mm` 3 times as fast: 90 µs → 70 µs" in tools.what_if("small.json", faster=["aten::mm"], times=3)
     for arguments, says in (
         ({}, "nothing would be different"),

@@ -1,0 +1,56 @@
+"""The sentence above the roofline: how near the roofs the work is, worked out by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support import annotation, kernel, launch, make_trace, span
+
+import torchprof_magic as tp
+from torchprof_magic.findings.nearest_roof import below_roofs
+from torchprof_magic.tables.ops.roofline import roofline_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torchprof_magic.model.trace import Trace
+
+NAME = "Round 2000"
+BF16 = ["c10::BFloat16"] * 2
+
+
+@pytest.fixture(autouse=True)
+def _round_peaks() -> Iterator[None]:
+    tp.peaks.add(NAME, bytes_per_s=1e12, flops_per_s={"bf16": 1e15}, vector_flops_per_s={"f32": 1e13})
+    yield
+    tp.peaks.remove(NAME)
+
+
+def made(device: str = NAME) -> Trace:
+    # 2 bytes x 1,000,000 elements are read and written: 4 us at 1 TB/s.
+    copy = {"Input Dims": [[1_000_000], [1_000_000]], "Input type": BF16}
+    events = [annotation("ProfilerStep#0", 0, 1_000)]
+    events += [span("aten::copy_", 0, 10, **copy), launch(1, 1, 1), kernel("copy kernel", 50, 16, 1)]
+    return make_trace(*events, deviceProperties=[{"id": 0, "name": device}])
+
+
+def answer(trace: Trace) -> str:
+    return below_roofs(roofline_table)(trace).answer
+
+
+def test_the_sentence_says_how_near_the_roofs_the_work_is_and_what_could_gain_most() -> None:
+    assert answer(made()) == (
+        "Work of known size runs at 25 % of its roof: 12 µs of 16 µs per step are above it. "
+        "`aten::copy_` could gain most, 12 µs: it is at 25 % of its memory roof."
+    )
+
+
+def test_without_a_peak_it_says_how_to_get_one() -> None:
+    assert "tp.peaks.add()" in answer(made("an unknown device"))
+    on_host = make_trace(span("aten::copy_", 0, 10, **{"Input Dims": [[10], [10]], "Input type": ["float"] * 2}))
+    assert "tp.measure_peak()" in answer(on_host)
+
+
+def test_without_known_work_there_is_no_sentence() -> None:
+    assert answer(make_trace(span("aten::mm", 0, 10))) == ""
