@@ -113,8 +113,8 @@ export const bars = record({
 export type Bars = Checked<typeof bars>;
 
 /**
- * What a device can do at most: operations a second, or bytes a second of its memory; 0 for the
- * other.
+ * What a device can do at most: operations per second, or bytes per second of its memory; 0 for
+ * the other.
  */
 export const roof = record({ title: text, flops_per_s: number, bytes_per_s: number });
 export type Roof = Checked<typeof roof>;
@@ -123,9 +123,9 @@ export type Roof = Checked<typeof roof>;
  * The columns that draw each row of a table as a point below `roofs`, on axes that both grow by
  * factors.
  *
- * `x` is operations a byte and `y` operations a second. A row without operations stands at the
- * left edge, as high below the roof of the memory as the bytes a second in `x_of_none` are. `size`
- * is the area of a point, and `phase` its hue.
+ * `x` is operations per byte and `y` operations per second. A row without operations stands at the
+ * left edge, as high below the roof of the memory as the bytes per second in `x_of_none` are.
+ * `size` is the area of a point, and `phase` its hue.
  */
 export const points = record({
   x: text,
