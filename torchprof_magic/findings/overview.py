@@ -144,13 +144,7 @@ def _ladder(trace: Trace) -> Section:
     before_ns, rungs = ladder(trace)
     now = Fact(label="Now", value=before_ns, unit="ns", note="as recorded", phase="python")
     facts = tuple(
-        Fact(
-            label=f"{rung.group[0].upper()}{rung.group[1:]} {'gone' if rung.is_gone else '2× as fast'}",
-            value=rung.step_ns,
-            unit="ns",
-            note=f"then {rung.then}" if rung.then else "",
-            phase="forward",
-        )
+        Fact(label=f"{rung.change[0].upper()}{rung.change[1:]}", value=rung.step_ns, unit="ns", phase="forward")
         for rung in rungs
     )
     return Section(title=LADDER, facts=(now, *facts) if facts else (), kind="bars", aside=_after(trace))

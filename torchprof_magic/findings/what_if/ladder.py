@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.facts.host.one_time import one_time_spans
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.step_graph.edges import LAUNCH, WAIT, WORKERS
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.path import path_of
-from torchprof_magic.findings.what_if.asked import baseline, predicted
+from torchprof_magic.findings.what_if.asked import MUCH_ASSUMED, baseline, predicted
 from torchprof_magic.findings.what_if.changes import Changed
 from torchprof_magic.findings.what_if.limits import (
     COMMUNICATION,
@@ -22,8 +22,11 @@ from torchprof_magic.findings.what_if.limits import (
     group_of_pieces,
     limit_of,
 )
+from torchprof_magic.model.intervals import covered_ns
+from torchprof_magic.model.units import enumerated
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.step_graph.graph import StepGraph
     from torchprof_magic.model.trace import Trace
 
 MOST_RUNGS = 4
@@ -35,42 +38,74 @@ MOST_PIECES = 600_000
 CAN_GO = (DATA, COMMUNICATION, WAITING)
 
 
-class Rung(NamedTuple):
-    """A group of the path that is gone or takes half as long, the step after it, in ns, and what limits then."""
+# Where so much of the steps is done only once, it is recorded again first.
+MUCH_ONCE = 0.25
 
-    group: str
-    is_gone: bool
+
+class Rung(NamedTuple):
+    """What is gone or takes half as long, in words, the step after it, in ns, and what limits then."""
+
+    change: str
+    step_ns: float
+    then: str
+
+
+class _Tried(NamedTuple):
+    group: int
     step_ns: float
     then: str
 
 
 @once_per_trace
 def ladder(trace: Trace) -> tuple[float, tuple[Rung, ...]]:
-    """Return the typical step, in ns, and the rungs from what limits it on; none where nothing is known of steps."""
+    """Return the typical step, in ns, and the rungs from what limits it on.
+
+    There are none where nothing is known of steps, much of them is done only once, or much of the graph is assumed.
+    """
     graph = step_graph(trace)
-    if len(graph.pieces.lane) > MOST_PIECES:
+    if len(graph.pieces.lane) > MOST_PIECES or _is_without_launches(graph):
         return 0.0, ()
     base = baseline(trace)
-    if len(base.spans.step) == 0 or not base.spans.dur_ns.any():
+    if len(base.spans.step) == 0 or not base.spans.dur_ns.any() or base.assumed > MUCH_ASSUMED:
+        return 0.0, ()
+    once = covered_ns(*one_time_spans(trace), base.spans.start_ns, base.spans.end_ns).sum()
+    if once > MUCH_ONCE * base.spans.dur_ns.sum():
         return 0.0, ()
     before = float(base.spans.dur_ns.mean())
     now = Changed(graph.own_ns.astype(np.float64), graph.edges.delay_ns.astype(np.float64))
-    limit, rungs, done = _limit(trace, now), list[Rung](), set[int]()
+    limit, rungs, done = _limit(trace, now), list[_Tried](), set[int]()
     while limit is not None and len(rungs) < MOST_RUNGS and limit.group not in done:
         now = _improved(trace, now, limit.group)
         after = predicted(trace, now).mean_ns
         done.add(limit.group)
         was, limit = limit.group, _limit(trace, now)
         then = _title(limit.group) if limit is not None else ""
-        rungs.append(Rung(_title(was), was in CAN_GO, after, then))
+        rungs.append(_Tried(was, after, then))
     return before, tuple(_that_help(before, rungs))
 
 
-def _that_help(before_ns: float, rungs: list[Rung]) -> list[Rung]:
-    """Return the rungs up to the last one that makes a step shorter; one that does not may be needed for the next."""
-    steps = [before_ns, *(rung.step_ns for rung in rungs)]
-    helps = [at for at, (step, after) in enumerate(pairwise(steps), 1) if step - after >= LEAST_SHARE * before_ns]
-    return rungs[: max(helps, default=0)]
+def _is_without_launches(graph: StepGraph) -> bool:
+    """Return whether nothing says when the host lets work of devices begin."""
+    return bool(graph.pieces.is_work.any()) and not graph.count(LAUNCH)
+
+
+def _that_help(before_ns: float, tried: list[_Tried]) -> list[Rung]:
+    """Return the rungs that make a step shorter; what does not alone, but may be needed for it, is part of the next."""
+    found, groups, step_ns = list[Rung](), list[int](), before_ns
+    for one in tried:
+        groups.append(one.group)
+        if step_ns - one.step_ns >= LEAST_SHARE * before_ns:
+            found.append(Rung(_change(groups), one.step_ns, one.then))
+            groups, step_ns = [], one.step_ns
+    return found
+
+
+def _change(groups: list[int]) -> str:
+    """Return what is different, in words: ``loading data gone``."""
+    words = [(_title(group), "gone" if group in CAN_GO else "2× as fast") for group in groups]
+    if len({how for _, how in words}) == 1:
+        return f"{enumerated([title for title, _ in words])} {words[0][1]}"
+    return ", ".join(f"{title} {how}" for title, how in words)
 
 
 def _title(group: int) -> str:
