@@ -137,6 +137,8 @@ def _of_rest(rows: pl.DataFrame, times: Times) -> str:
         return ""
     if first["kind"] == NO_OP:
         return f" {times.of(first)} are of work whose op is not in the recording."
+    if first["phase"] == "waiting":
+        return f" The scope {code_of(first['name'])} waits {times.of(first)} for autograd's threads."
     return f" The scope {code_of(first['name'])} takes {times.of(first)} outside of its ops."
 
 

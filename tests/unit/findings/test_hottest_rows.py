@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
@@ -13,6 +14,7 @@ from torchprof_magic.model.shapes import Table
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.model.units import format_ns
 from torchprof_magic.report.analysis import Analysis
+from torchprof_magic.report.trace_report import Report
 from torchprof_magic.report.views import VIEWS
 
 STEPS = annotation("ProfilerStep#0", 0, 100), annotation("ProfilerStep#1", 100, 100)
@@ -107,3 +109,17 @@ def test_the_numbers_are_those_of_the_tables(traces: Path, name: str) -> None:
         first, second, *_ = rows.sort(value or table.sort_by, descending=True)[value or table.sort_by]
         assert f", {format_ns(first / steps)} per step, then " in table.answer
         assert f" with {format_ns(second / steps)}." in table.answer
+
+
+def test_a_scope_that_only_waits_for_autograd_is_said_to_wait() -> None:
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    trace = make_trace(
+        STEPS[0],
+        annotation("## backward ##", 0, 90),
+        span(node, 5, 80, tid=2),
+        span("aten::mm", 10, 60, tid=2),
+        span("aten::detach", 0, 2),
+    )
+    assert answer(trace).endswith("The scope `## backward ##` waits 88 µs for autograd's threads.")
+    (row,) = Report(trace).ops.filter(pl.col("name") == "## backward ##").to_dicts()
+    assert row["phase"] == "waiting"

@@ -11,6 +11,7 @@ import polars as pl
 from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.graph_work import replayed_calls
+from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
@@ -21,7 +22,7 @@ from torchprof_magic.facts.source.fx_nodes import fx_names, has_fx_nodes, model_
 from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, inside_earlier, stable_order
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, innermost_at, inside_earlier, stable_order
 from torchprof_magic.model.rows import are_known, values_at
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
@@ -365,7 +366,7 @@ def _sums(
     replayed = replayed_calls(trace, part)[all_ops.row]
     calls = np.bincount(group[is_there], minlength=count) + sum_by(group, replayed, count)
     sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
-        "phase": _main_phase(phase_of_events(trace)[ops.row], ops.self_cpu_ns, groups),
+        "phase": _main_phase(_phases(trace, all_ops), ops.self_cpu_ns, groups),
         "calls": calls,
         "self_cpu_ns": sum_by(group, ops.self_cpu_ns, count),
         "total_cpu_ns": sum_by(group, ops.dur_ns * is_outermost, count),
@@ -443,6 +444,18 @@ def is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> Bool
     is_inside = np.zeros(len(group), np.bool_)
     is_inside[rows] = inside_earlier(keys[order], ops.start_ns[rows], ops.dur_ns[rows])
     return is_inside
+
+
+def _phases(trace: Trace, ops: OpRows) -> npt.NDArray[np.int8]:
+    """Return the phase of each op; that of a range which mostly waits for the threads of autograd is waiting."""
+    phase, awaits = phase_of_events(trace)[ops.row], awaits_of_backward(trace)
+    if len(awaits.lane) == 0:
+        return phase
+    lane = trace.events["lane"].to_numpy()[ops.row].astype(np.int64)
+    at = innermost_at(lane, ops.start_ns, ops.dur_ns, awaits.lane, awaits.start_ns)
+    inside = at >= 0
+    awaits_ns = sum_by(at[inside], (awaits.end_ns - awaits.start_ns)[inside], len(ops.row))
+    return np.where(2 * awaits_ns > ops.self_cpu_ns, np.int8(PHASES.index("waiting")), phase)
 
 
 def _main_phase(phase: npt.NDArray[np.int8], self_cpu_ns: IntArray, groups: Groups) -> pl.Series:
