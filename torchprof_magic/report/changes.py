@@ -18,7 +18,7 @@ from torchprof_magic.findings.compare.change_words import (
     change_title,
     largest_change,
 )
-from torchprof_magic.findings.compare.changes import Runs
+from torchprof_magic.findings.compare.changes import Runs, code_change
 from torchprof_magic.findings.compare.per_step import sample_of
 from torchprof_magic.findings.compare.phase_changes import phase_words, sure_phases
 from torchprof_magic.findings.compare.run_change import compared_steps, find_change
@@ -151,10 +151,17 @@ class Changes(HasTables[Runs]):
                 )
             ),
             settings=tuple(self.settings.iter_rows()),
-            same=what_is_same(*self._samples),
+            same=self._same(),
         )
         views = tuple((view, view.shape(self.runs)) for view in TABS)
         return ComparedPage(head=head, views=views, is_first=is_first)
+
+    def _same(self) -> str:
+        """Return what both runs have in common, and whether their cells differ."""
+        same, change = what_is_same(*self._samples), code_change(self.runs)
+        if not change:
+            return same
+        return f"{same}{' and' if 'but not' in same else ', but not'} the code: {change}"
 
     def _left_out(self, trace: Trace, steps: tuple[int, ...]) -> tuple[int, ...]:
         """Return which of the compared steps of a run do not count in its typical step."""

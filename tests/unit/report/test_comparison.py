@@ -558,3 +558,18 @@ def test_what_only_one_run_recorded_is_one_sentence() -> None:
         "Only the run before recorded input shapes and Python stacks (--shapes, --stack), which takes time in its "
         "steps. What both recorded is compared."
     )
+
+
+def test_code_that_differs_is_not_the_same() -> None:
+    def same(before: str, after: str, **other: int) -> str:
+        first, second = _with_cell(program(), before), _with_cell(program(**other), after)
+        return Comparison(first, second).page(shown=second, is_first=True).head.same
+
+    assert same("a\nb", "a\nb") == "machine, versions and flags"
+    assert same("a\nb", "a\nb\nc") == "machine, versions and flags, but not the code: 1 line added"
+    assert same("a\nb\nc\nd", "a\nx") == (
+        "machine, versions and flags, but not the code: 1 line changed and 2 lines removed"
+    )
+    assert same("a", "a\nb", extra=2) == (
+        "machine, versions and flags, but not the numbers of calls and the code: 1 line added"
+    )

@@ -12,7 +12,7 @@ from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.model.meta import source_lines
 from torchprof_magic.model.shapes import Column
-from torchprof_magic.model.units import short_file
+from torchprof_magic.model.units import counted, enumerated, short_file
 from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.ops.kernels import kernels_table
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
@@ -274,6 +274,15 @@ def cell_diff(runs: Runs) -> pl.DataFrame:
         rows += [("+", None, at + 1, texts[1][at]) for at in range(new_low, new_high)]
     schema = {"sign": pl.String, "line_before": pl.Int32, "line_after": pl.Int32, "source": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def code_change(runs: Runs) -> str:
+    """Return how the cells differ, in words: ``1 line changed and 2 lines added``; empty if they do not."""
+    signs = cell_diff(runs)["sign"].to_list()
+    removed, added = signs.count("-"), signs.count("+")
+    changed = min(removed, added)
+    counts = {"changed": changed, "added": added - changed, "removed": removed - changed}
+    return enumerated([f"{counted(count, 'line')} {what}" for what, count in counts.items() if count])
 
 
 def _mean_of(trace: Trace, column: str) -> float:
