@@ -216,7 +216,7 @@ def test_arrow_keys_move_between_tabs_and_steps(keys: Keys) -> None:
     keys.press("ArrowRight")
     expect(keys.report).to_have_attribute("data-tp-view", "ops")
     keys.press("End")
-    expect(keys.report).to_have_attribute("data-tp-view", "memory")
+    expect(keys.report).to_have_attribute("data-tp-view", "roofline")
     keys.report.evaluate("(root) => root.focus()")
     keys.page.evaluate("document.activeElement.blur()")
     keys.tab_to(".tp-step-strip button")
