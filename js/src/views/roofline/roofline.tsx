@@ -96,7 +96,6 @@ function Chart(props: Props) {
       >
         <Axes plane={plane} />
         <g transform={`translate(${LEFT} ${TOP})`}>
-          <Roofs plane={plane} points={points} />
           {plane.points.map(({ row, x, y, radius }) => (
             <circle
               key={row}
@@ -107,6 +106,7 @@ function Chart(props: Props) {
               fill={phaseColor(stringAt(frame, points.phase, row), report.look.value.theme)}
             />
           ))}
+          <Roofs plane={plane} points={points} />
         </g>
       </svg>
     </figure>
