@@ -18,7 +18,7 @@ def table_of(folder: Path) -> dict[str, tuple[float, float]]:
     notebook = nbformat.read(SOURCE, as_version=4)
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
     text = "".join(output.get("text", "") for output in notebook.cells[-1].get("outputs", []))
-    rows = re.findall(r"^(\D+?)\s+([\d.]+) ms\s+([\d.]+) ms$", text, re.MULTILINE)
+    rows = re.findall(r"^([a-z ]+?)\s+([\d.]+) ms\s+([\d.]+) ms$", text, re.MULTILINE)
     return {name: (float(predicted), float(measured)) for name, predicted, measured in rows}
 
 
