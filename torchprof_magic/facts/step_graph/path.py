@@ -86,6 +86,7 @@ class _Walk:
         self._graph = graph
         self._found = found
         pieces = graph.pieces
+        self._kind = np.append(graph.edges.kind, ASSUMED)
         self._start = replayed.start_ns if by_replay else pieces.start_ns
         self._dur = replayed.own_ns if by_replay else pieces.dur_ns
 
@@ -105,8 +106,12 @@ class _Walk:
         while True:
             first = int(head[piece])
             by = int(edge[first])
+            if self._start[first] <= begin:
+                # What ran before the step is left out: the thread may have done the same since the first step.
+                first += int(np.searchsorted(self._start[first : piece + 1], begin, side="right")) - 1
+                by = NO_PARENT
             runs.append((first, piece, share, by))
-            if by < 0 or self._start[first] <= begin:
+            if by < 0:
                 return runs
             piece, share = int(edges.source[by]), float(edges.share[by])
 
@@ -130,7 +135,7 @@ class _Walk:
         start = np.where(is_edge, since, start)
         ends = np.where(is_edge, np.maximum(self._start[first[of]], since), ends)
         start[0] = min(begin, begun) if by[0] < 0 else begun  # what holds it before is not known, or not of the step
-        kind = np.where(is_edge, np.append(self._graph.edges.kind, ASSUMED)[by[of]], NO_PARENT)
+        kind = np.where(is_edge, self._kind[by[of]], NO_PARENT)
         left = np.minimum.accumulate(self._found.margin_ns[first][::-1])[::-1]  # of this head and all that follow
         after = np.append(left[1:], np.inf)
         slack = np.minimum(np.where(is_edge, left[of], after[of]), ends - start)

@@ -40,21 +40,21 @@ def replay(
     offset = before - before[graph.head]
     source = graph.edges.source
     weight = offset[source] + graph.edges.share * own[source] + delay
-    time = _first_times(graph)
-    _pass_on(time, graph.edges.target.tolist(), graph.head[source].tolist(), weight.tolist())
+    # Only heads wait for anything, and they are few.
+    is_head = graph.head == np.arange(len(graph.head))
+    of = (np.cumsum(is_head) - 1)[graph.head]
+    time = _first_times(graph)[is_head].tolist()
+    _pass_on(time, of[graph.edges.target].tolist(), of[source].tolist(), weight.tolist())
     begin = np.array(time)
-    return Replay(begin[graph.head] + offset, own, begin[graph.head[source]] + weight)
+    return Replay(begin[of] + offset, own, begin[of[source]] + weight)
 
 
-def _first_times(graph: StepGraph) -> list[float]:
+def _first_times(graph: StepGraph) -> FloatArray:
     """Return when each head begins if nothing holds it: what is first on its lane when it was recorded."""
     pieces = graph.pieces
     waits = np.zeros(len(pieces.lane), np.bool_)
     waits[graph.edges.target] = True
-    found: list[float] = np.where(
-        pieces.is_first & ~waits | (graph.head == np.arange(len(waits))) & ~waits, pieces.start_ns, -np.inf
-    ).tolist()
-    return found
+    return np.where(pieces.is_first & ~waits | (graph.head == np.arange(len(waits))) & ~waits, pieces.start_ns, -np.inf)
 
 
 def _pass_on(time: list[float], target: list[int], source: list[int], weight: list[float]) -> None:

@@ -27,6 +27,7 @@ from torchprof_magic.model.units import enumerated
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.step_graph.graph import StepGraph
+    from torchprof_magic.findings.what_if.asked import Predicted
     from torchprof_magic.model.trace import Trace
 
 MOST_RUNGS = 4
@@ -73,14 +74,14 @@ def ladder(trace: Trace) -> tuple[float, tuple[Rung, ...]]:
         return 0.0, ()
     before = float(base.spans.dur_ns.mean())
     now = Changed(graph.own_ns.astype(np.float64), graph.edges.delay_ns.astype(np.float64))
-    limit, rungs, done = _limit(trace, now), list[_Tried](), set[int]()
+    limit, rungs, done = _limit(trace, predicted(trace, now)), list[_Tried](), set[int]()
     while limit is not None and len(rungs) < MOST_RUNGS and limit.group not in done:
         now = _improved(trace, now, limit.group)
-        after = predicted(trace, now).mean_ns
+        after = predicted(trace, now)
         done.add(limit.group)
-        was, limit = limit.group, _limit(trace, now)
+        was, limit = limit.group, _limit(trace, after)
         then = _title(limit.group) if limit is not None else ""
-        rungs.append(_Tried(was, after, then))
+        rungs.append(_Tried(was, after.mean_ns, then))
     return before, tuple(_that_help(before, rungs))
 
 
@@ -112,9 +113,9 @@ def _title(group: int) -> str:
     return list(GROUPS.values())[group]
 
 
-def _limit(trace: Trace, now: Changed) -> Limit | None:
+def _limit(trace: Trace, found: Predicted) -> Limit | None:
     """Return what takes most of the critical path of the step with the median time."""
-    base, found = baseline(trace), predicted(trace, now)
+    base = baseline(trace)
     typical = np.argsort(base.spans.dur_ns, kind="stable")[len(base.spans.step) // 2]
     path = path_of(step_graph(trace), found.replayed, base.spans.chosen(np.array([typical])), by_replay=True)
     return limit_of(trace, path)
