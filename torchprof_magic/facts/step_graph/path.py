@@ -51,8 +51,13 @@ class Deciders(NamedTuple):
 @once_per_trace
 def critical_path(trace: Trace) -> CriticalPath:
     """Return the critical path of every step as it was recorded."""
-    graph = step_graph(trace)
-    return path_of(graph, replay(graph), spans_of_steps(trace))
+    return path_of(step_graph(trace), replay_as_recorded(trace), spans_of_steps(trace))
+
+
+@once_per_trace
+def replay_as_recorded(trace: Trace) -> Replay:
+    """Return the replay of the graph without a change."""
+    return replay(step_graph(trace))
 
 
 def deciders(graph: StepGraph, replayed: Replay) -> Deciders:

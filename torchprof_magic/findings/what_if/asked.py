@@ -11,7 +11,7 @@ from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.step_graph.edges import ASSUMED, INFERRED
 from torchprof_magic.facts.step_graph.graph import step_graph
-from torchprof_magic.facts.step_graph.path import path_of
+from torchprof_magic.facts.step_graph.path import critical_path, path_of, replay_as_recorded
 from torchprof_magic.facts.step_graph.replay import replay
 from torchprof_magic.facts.step_graph.spans import lag_ns, spans_of_steps
 from torchprof_magic.findings.what_if.changes import Changes, changed_graph
@@ -54,12 +54,12 @@ class Baseline(NamedTuple):
 @once_per_trace
 def baseline(trace: Trace) -> Baseline:
     """Return the replay of the graph as it is."""
-    graph, spans = step_graph(trace), _counted_spans(trace)
-    replayed = replay(graph)
+    graph, spans, replayed = step_graph(trace), _counted_spans(trace), replay_as_recorded(trace)
     times = spans.replayed_ns(replayed)
-    path = path_of(graph, replayed, spans)
-    whole = max(int(path.dur_ns.sum()), 1)
-    assumed = float(path.dur_ns[np.isin(path.kind, INFERRED)].sum()) / whole
+    path = critical_path(trace)
+    counts = np.isin(spans_of_steps(trace).step, spans.step)[path.span]
+    whole = max(int(path.dur_ns[counts].sum()), 1)
+    assumed = float(path.dur_ns[counts & np.isin(path.kind, INFERRED)].sum()) / whole
     error = float(np.abs(times / np.maximum(spans.dur_ns, 1) - 1).max(initial=0.0))
     return Baseline(replayed, spans, times, lag_ns(graph, replayed, spans), assumed, error)
 
