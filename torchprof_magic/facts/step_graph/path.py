@@ -76,8 +76,8 @@ def deciders(graph: StepGraph, replayed: Replay) -> Deciders:
 
 def path_of(graph: StepGraph, replayed: Replay, spans: Spans, *, by_replay: bool = False) -> CriticalPath:
     """Return the critical path of each step, at the times at which it was recorded, or at those of the replay."""
-    found = deciders(graph, replayed)
-    parts = [_Walk(graph, replayed, found, by_replay=by_replay).of(spans, at) for at in range(len(spans.step))]
+    walk = _Walk(graph, replayed, deciders(graph, replayed), by_replay=by_replay)
+    parts = [walk.of(spans, at) for at in range(len(spans.step))]
     return CriticalPath(*map(np.concatenate, zip(*parts, strict=True))) if parts else _NONE
 
 
