@@ -325,18 +325,29 @@ PROBLEM_GROUPS = (
 )
 ADVICE_HEAD = """# What to change
 
-`report.advice` lists changes of the program, by the time that a step would be shorter, the largest first; then those
-that lower memory, and last those without a number. The same list stands in the overview, in `report.summary()` and in
-the static copy. A saving is that of one step, or of the whole recording without steps. Time that two pieces of advice
-would save is counted for the larger one alone, and what would save less than 1 % of a step, or less than 10 µs, is left
-out: no run of a program shows that. One cause is one card, also where there are two ways to do without it.
+`report.advice` lists changes of the program in the order in which they are best carried out: the one first that makes a
+step shortest, then the one that saves most after it; then those that lower memory, and last those without a number. The
+same list stands in the overview, in `report.summary()` and in the static copy. A saving is that of one step, or of the
+whole recording without steps. What would save less than 1 % of a step, or less than 10 µs, is left out: no run of a
+program shows that. One cause is one card, also where there are two ways to do without it.
 
-Host time counts as a saving only where the busiest device idles meanwhile; without a device, all of it does. If steps
-also ran without the profiler, what recording each event takes is subtracted from the cost of many short ops.
+## What a change saves
+
+A rule says how much time was lost, and what its change does: which time of threads or devices is gone, which calls wait
+no more, how many workers load. The model of [what_if.md](what_if.md) replays the steps with that, one change after the
+other. So `saving_ns` is what a card saves once those before it are carried out, and `alone_ns` what it saves without
+them; where they differ, the evidence says both. Once workers load as fast as they can, say, a sleep less saves “nothing
+more”. Time that two pieces of advice would save is counted for the larger one alone.
+
+No card saves more than was lost to its cause: host time counts only where the busiest device idles meanwhile; without a
+device, all of it does. If steps also ran without the profiler, what recording each event takes is subtracted from the
+cost of many short ops. What was lost is the saving where the model cannot tell: if the graph has no launches, work is
+missing in steps, more than a fifth of the path is inferred or assumed, the replay of the steps as they are is off by
+more than a tenth, or the recording has more than 600,000 pieces; and if a rule of your own gives no `spans`.
 
 ```python
 for advice in report.advice:
-    print(advice, advice.saving_ns, advice.certainty, advice.evidence)
+    print(advice, advice.saving_ns, advice.alone_ns, advice.certainty, advice.evidence)
 
 report.advice_with(mute=["channels_last"], threshold=0.05)  # only what saves 5 % of a step
 report.try_advice(1)  # measures card 1 on this machine, if it needs none of your data

@@ -97,11 +97,13 @@ def format_file_size(value_bytes: float) -> str:
 def saving_words(saving_ns: int | None, saving_bytes: int | None, certainty: str, per: str = "") -> str:
     """Return what a change saves, such as ``up to 5.83 ms`` or ``80 KiB per step``; empty if no number is known.
 
-    A wait or a time that was recorded is the most that can be saved; what was ``measured here`` is what is saved, which
-    may be nothing.
+    A wait or a time that was recorded is the most that can be saved, and nothing more where other advice saves it all;
+    what was ``measured here`` is what is saved, which may be nothing.
     """
+    if saving_ns is not None and not saving_ns:
+        return "nothing" if certainty == "measured here" else "nothing more"
     if saving_ns is not None and certainty == "measured here":
-        return format_ns(saving_ns) if saving_ns else "nothing"
+        return format_ns(saving_ns)
     if saving_ns is not None:
         return f"up to {format_ns(saving_ns)}"
     return f"{format_bytes(saving_bytes)}{per}" if saving_bytes is not None else ""

@@ -87,7 +87,8 @@ def device_edges(trace: Trace) -> Edges:
     until = np.minimum(pieces.end_ns[work.before], start)  # work of one stream can overlap
     delay, gap = start - work.called_ns, start - until
     # Work can begin before its call has returned, but none can have waited longer than it did.
-    launch = np.minimum(typical_by(work.call_name, delay, has_call & (~has_before | (until < work.called_ns))), delay)
+    is_free = has_call & (~has_before | (until < work.called_ns)) & (delay >= 0)
+    launch = np.minimum(typical_by(work.call_name, delay, is_free), delay)
     is_queued = has_before & (~has_call | (until > work.called_ns + launch)) & (gap < LATE_NS)
     between = mean_by(pieces.lane[work.piece], gap, is_queued)
     by_launch = np.where(has_call, work.called_ns + launch, np.iinfo(np.int64).min)
@@ -100,11 +101,15 @@ def device_edges(trace: Trace) -> Edges:
     extra = np.where(is_late, start - expected, 0)
     is_anchored = ~has_call & ~has_before | (is_late & ~has_call)
     share = pieces.share_until(work.before, until)
-    calls = pieces.share_until(work.call, work.called_ns)
+    calls, after = pieces.share_until(work.call, work.called_ns), launch + extra
+    # A call that waits for its own work lets it begin long before it returns.
+    is_inside = has_call & (start < work.called_ns)
+    calls = np.where(is_inside, 0.0, calls)
+    after = np.where(is_inside, start - pieces.start_ns[work.call], after)
     by_call = np.where(extra > 0, ASSUMED, LAUNCH)[has_call]
     by_stream_before = np.where((extra > 0) & ~is_anchored, ASSUMED, STREAM)[has_before]
     found = [
-        edges(LAUNCH, work.piece[has_call], work.call[has_call], calls[has_call], (launch + extra)[has_call])._replace(
+        edges(LAUNCH, work.piece[has_call], work.call[has_call], calls[has_call], after[has_call])._replace(
             kind=by_call
         ),
         edges(

@@ -10,7 +10,8 @@ import numpy as np
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.rules import RULES
-from torchprof_magic.findings.advice.times import joined, overlap, step_ns, unexplained_ratio
+from torchprof_magic.findings.advice.savings import Share, in_order
+from torchprof_magic.findings.advice.times import joined, overlap, step_ns, unexplained_ratio, without
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.units import format_count
 
@@ -75,10 +76,10 @@ def find_advice(
     parts = [part for name, part in _built_in(trace) if name not in settings.mute]
     parts += [_asked(trace, name_of(rule), rule) for rule in settings.own if name_of(rule) not in settings.mute]
     found = [advice for part in parts for advice in part.advice if advice.rule not in settings.mute]
-    kept = [_without_profiler(trace, each) for each in _without_repeats(trace, found, settings)]
+    kept = [_without_profiler(trace, each) for each in _with_savings(trace, found, settings)]
     known = tried or {}
     kept = [known.get(each, each) for each in kept]
-    return Findings(tuple(sorted(kept, key=_order)), tuple(each for part in parts for each in part.problems))
+    return Findings(tuple(kept), tuple(each for part in parts for each in part.problems))
 
 
 def name_of(rule: Callable[..., object]) -> str:
@@ -125,26 +126,43 @@ def _check(advice: object) -> None:
         raise TypeError(f"a rule returns Advice, several of them or None (got {type(advice).__name__})")
 
 
-def _without_repeats(trace: Trace, found: Iterable[Advice], settings: Settings) -> list[Advice]:
-    """Return the advice that is worth it, each with the part of its saving that no larger one has counted."""
+def _with_savings(trace: Trace, found: list[Advice], settings: Settings) -> list[Advice]:
+    """Return the advice that is worth it: what saves time in the order of carrying it out, then the rest."""
     whole = step_ns(trace)
+
+    def least_ns(advice: Advice) -> float:
+        return _least_ns(advice.rule, settings, whole)
+
+    shares = _without_repeats((each for each in found if each.saving_ns is not None), least_ns)
+    rest = _in_one_card(each for each in sorted(found, key=_order) if each.saving_ns is None)
+    return [*in_order(trace, shares, least_ns), *rest]
+
+
+def _in_one_card(found: Iterable[Advice]) -> list[Advice]:
+    """Return advice without a number; two ways to do without the time of one op are one card."""
     kept: list[Advice] = []
+    for advice in found:
+        same = next((at for at, other in enumerate(kept) if _are_of_one_op(advice, other)), None)
+        if same is None:
+            kept.append(advice)
+        else:
+            kept[same] = replace(kept[same], fix=f"{kept[same].fix}; or {advice.fix}", edits=())
+    return kept
+
+
+def _without_repeats(found: Iterable[Advice], least_ns: Callable[[Advice], float]) -> list[Share]:
+    """Return the advice that may be worth it, each with the part of its time that no larger one has counted."""
+    kept: list[Share] = []
     counted = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     for advice in sorted(found, key=_precedence):
-        if advice.saving_ns is None:
-            same = next((at for at, other in enumerate(kept) if _are_of_one_op(advice, other)), None)
-            if same is None:
-                kept.append(advice)
-            else:
-                kept[same] = replace(kept[same], fix=f"{kept[same].fix}; or {advice.fix}", edits=())
-            continue
-        rest = _rest(advice, counted)
-        if rest.saving_ns is None or rest.saving_ns < _least_ns(advice.rule, settings, whole):
+        most_ns = advice.saving_ns or 0
+        left_ns, spans = _left(advice, counted)
+        if left_ns < least_ns(advice):
             continue
         # What is left of it belongs to the same cause.
-        if rest.saving_ns < MOSTLY * advice.saving_ns and any(_are_of_one_line(advice, other) for other in kept):
+        if left_ns < MOSTLY * most_ns and any(_are_of_one_line(advice, other.advice) for other in kept):
             continue
-        kept.append(_with_reason(advice, rest, kept))
+        kept.append(Share(_with_reason(advice, most_ns - left_ns, kept), left_ns, spans))
         if advice.spans is not None:
             counted = joined(counted, advice.spans)
     return kept
@@ -175,6 +193,7 @@ def _without_profiler(trace: Trace, advice: Advice) -> Advice:
     return replace(
         advice,
         saving_ns=round(advice.saving_ns / ratio),
+        alone_ns=round((advice.alone_ns or 0) / ratio),
         certainty="estimated" if advice.certainty == "measured" else advice.certainty,
         evidence=f"{advice.evidence} Timing the lines of functions made steps {format_count(ratio)} times as long, "
         "so the saving is that part of it.",
@@ -186,26 +205,26 @@ def _precedence(advice: Advice) -> tuple[bool, tuple[bool, int, bool, int, str]]
     return (advice.certainty != "measured", _order(advice))
 
 
-def _rest(advice: Advice, counted: Spans) -> Advice:
-    """Return the advice with what was not counted of its saving."""
-    if advice.spans is None or advice.saving_ns is None:
-        return advice
+def _left(advice: Advice, counted: Spans) -> tuple[int, Spans | None]:
+    """Return what was not counted of the saving of some advice, in ns a step, and of its spans."""
+    if advice.spans is None:
+        return advice.saving_ns or 0, None
     own = overlap(advice.spans, advice.spans)
     total = int((own.end_ns - own.start_ns).sum())
-    both = overlap(own, counted)
-    share = int((both.end_ns - both.start_ns).sum()) / max(total, 1)
-    return replace(advice, saving_ns=round(advice.saving_ns * (1 - share)))
+    left = without(own, counted)
+    share = int((left.end_ns - left.start_ns).sum()) / max(total, 1) if total else 1.0
+    return round((advice.saving_ns or 0) * share), left
 
 
-def _with_reason(advice: Advice, rest: Advice, kept: Iterable[Advice]) -> Advice:
-    """Return what is left of some advice, and why its saving is less than what its evidence shows."""
-    gone_ns = (advice.saving_ns or 0) - (rest.saving_ns or 0)
+def _with_reason(advice: Advice, gone_ns: int, kept: Iterable[Share]) -> Advice:
+    """Return some advice, and why its saving is less than what its evidence shows."""
     if advice.spans is None or gone_ns < LEAST_SAVING_NS:
-        return rest
-    others = [each for each in kept if each.spans is not None and len(overlap(advice.spans, each.spans).start_ns)]
+        return advice
+    spans = [(each.advice, each.advice.spans) for each in kept if each.advice.spans is not None]
+    others = [other for other, theirs in spans if len(overlap(advice.spans, theirs).start_ns)]
     what = f"“{others[0].title}”" if len(others) == 1 else "other advice"
     # Without a number: the evidence of the other may count the median step, and this is a share of the mean.
-    return replace(rest, evidence=f"{rest.evidence} What {what} saves is not counted again here.".lstrip())
+    return replace(advice, evidence=f"{advice.evidence} What {what} saves is not counted again here.".lstrip())
 
 
 def _order(advice: Advice) -> tuple[bool, int, bool, int, str]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
+import numpy as np
+
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.units import printable, saving_words
 
@@ -32,6 +34,28 @@ class Spans(NamedTuple):
 
     start_ns: IntArray
     end_ns: IntArray
+
+
+# Whose time a change takes away.
+Where = Literal["threads", "devices", "nowhere"]
+THREADS: Where = "threads"
+DEVICES: Where = "devices"
+NOWHERE: Where = "nowhere"
+
+
+class Effect(NamedTuple):
+    """What a change does to the graph of the steps, beside the time in the spans of its advice that is gone.
+
+    Attributes:
+        where: Whose time in the spans is gone: that of ``threads``, of ``devices``, or ``nowhere`` any.
+        rows: Rows of ``trace.events`` that wait for nothing any more, with all inside of them; with ``workers`` the
+            fetches.
+        workers: How many processes load what these fetches loaded, 0 for no change.
+    """
+
+    where: Where = "threads"
+    rows: IntArray = np.empty(0, np.int64)
+    workers: int = 0
 
 
 class Edit(NamedTuple):
@@ -71,11 +95,14 @@ class Advice:
         line: Number of that line, or of the definition of its function where only that was recorded; None if unknown.
         module: Path of the nn.Module that it is about, empty for none.
         op: Name of the op or call that it is about, empty for none.
-        saving_ns: Time that a step would be shorter, in ns; None if no number is known. In all without steps.
+        saving_ns: Time that a step would be shorter, in ns; None if no number is known. In all without steps. A rule
+            gives the most that it can be; in a report it is what is saved after the advice that stands before it.
+        alone_ns: What it would save without any other advice, in ns; None if no number is known, and in a rule.
         saving_bytes: Bytes that would be saved at the peak, or a step for memory that grows; None if that is not known.
         certainty: measured, measured here, estimated, or guess. ``CERTAINTY_TEXT`` says what each means.
         link: Address of a page of the documentation of PyTorch, empty for none.
         spans: When the time that could be saved was spent. What overlaps with advice that saves more counts only there.
+        effect: What else is different, by which the graph of the steps says what is saved.
         edits: The keywords that are the change, if it is nothing else.
     """
 
@@ -88,10 +115,12 @@ class Advice:
     module: str = ""
     op: str = ""
     saving_ns: int | None = None
+    alone_ns: int | None = field(default=None, compare=False)
     saving_bytes: int | None = None
     certainty: Certainty = "guess"
     link: str = ""
     spans: Spans | None = field(default=None, repr=False, compare=False)
+    effect: Effect = field(default=Effect(), repr=False, compare=False)
     edits: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +144,7 @@ FindInJob: TypeAlias = "Callable[[Job], Found]"
 
 
 # What of advice is written as JSON.
-ADVICE_FIELDS = tuple(each.name for each in fields(Advice) if each.name not in ("spans", "edits"))
+ADVICE_FIELDS = tuple(each.name for each in fields(Advice) if each.name not in ("spans", "effect", "edits"))
 
 
 class Rule(NamedTuple):

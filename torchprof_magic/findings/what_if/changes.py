@@ -25,7 +25,7 @@ from torchprof_magic.tables.waiting.loaders import fetch_rows, has_workers
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.step_graph.replay import FloatArray
-    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
 # A batch that a worker has made is handed to the program in less.
@@ -188,18 +188,31 @@ def _with_workers(trace: Trace, now: Changed, workers: int) -> Changed:
         raise OptionsError("no DataLoader fetched a batch in this recording")
     if parallel.any():
         raise OptionsError('its workers load already, and the file does not say how many; ask faster={"data": 2}')
-    fetch_ns = _ns_in_steps(trace, rows)
+    now = _scaled(now, pieces_of_rows(trace, rows).astype(np.float64), left_of_fetches(trace, rows))
+    floor, word = floor_of_workers(trace, rows, workers)
+    return _noted(now._replace(floor_ns=max(now.floor_ns, floor), floor=word), "workers load evenly", 0.1)
+
+
+def pieces_of_rows(trace: Trace, rows: IntArray) -> BoolArray:
+    """Return which pieces of threads are of some events, or inside of them."""
     chosen = np.zeros(trace.events.height, np.bool_)
     chosen[rows] = True
     pieces = step_graph(trace).pieces
-    is_fetch = np.append(with_all_inside(trace, chosen), False)[pieces.row] & ~pieces.is_work
-    left = min(HAND_OVER_NS * len(rows) / max(counted_steps(trace).steps, 1) / max(fetch_ns, 1.0), 1.0)
-    now = _scaled(now, is_fetch.astype(np.float64), left)
-    cores = trace.meta.cpu_cores
+    found: BoolArray = np.append(with_all_inside(trace, chosen), False)[pieces.row] & ~pieces.is_work
+    return found
+
+
+def left_of_fetches(trace: Trace, rows: IntArray) -> float:
+    """Return which share of some fetches is left if workers load: that of handing the batches over."""
+    fetch_ns = _ns_in_steps(trace, rows)
+    return min(HAND_OVER_NS * len(rows) / max(counted_steps(trace).steps, 1) / max(fetch_ns, 1.0), 1.0)
+
+
+def floor_of_workers(trace: Trace, rows: IntArray, workers: int) -> tuple[float, str]:
+    """Return how long a step is at least if workers load what some fetches do, in ns, and what decides that."""
+    by_workers, cores = _ns_in_steps(trace, rows) / workers, trace.meta.cpu_cores
     by_cores = cpu_ns_of_steps(trace) / min(cores, workers + 1) if cores else 0.0
-    floor = max(fetch_ns / workers, by_cores)
-    word = "the cores" if by_cores > fetch_ns / workers else "the workers"
-    return _noted(now._replace(floor_ns=max(now.floor_ns, floor), floor=word), "workers load evenly", 0.1)
+    return max(by_workers, by_cores), "the cores" if by_cores > by_workers else "the workers"
 
 
 def _ns_in_steps(trace: Trace, rows: IntArray) -> float:

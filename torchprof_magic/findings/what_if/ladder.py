@@ -64,7 +64,7 @@ def ladder(trace: Trace) -> tuple[float, tuple[Rung, ...]]:
     There are none where nothing is known of steps, much of them is done only once, or much of the graph is assumed.
     """
     graph = step_graph(trace)
-    if len(graph.pieces.lane) > MOST_PIECES or _is_without_launches(graph):
+    if len(graph.pieces.lane) > MOST_PIECES or is_without_launches(graph):
         return 0.0, ()
     base = baseline(trace)
     if len(base.spans.step) == 0 or not base.spans.dur_ns.any() or base.assumed > MUCH_ASSUMED:
@@ -85,7 +85,7 @@ def ladder(trace: Trace) -> tuple[float, tuple[Rung, ...]]:
     return before, tuple(_that_help(before, rungs))
 
 
-def _is_without_launches(graph: StepGraph) -> bool:
+def is_without_launches(graph: StepGraph) -> bool:
     """Return whether nothing says when the host lets work of devices begin."""
     return bool(graph.pieces.is_work.any()) and not graph.count(LAUNCH)
 

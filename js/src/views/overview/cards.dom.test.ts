@@ -62,6 +62,11 @@ describe("what to change", () => {
     expect(texts[1]).toContain("nothingmeasured here ●●●");
   });
 
+  it("says where other changes leave nothing to save", async () => {
+    const [text] = await textsOf({ saving_ns: 0 });
+    expect(text).toContain("nothing moremeasured ●●●");
+  });
+
   it("says that memory which grows is saved with each step, and that its line allocates it", async () => {
     const leak = { saving_ns: null, saving_bytes: 2 ** 20, at: "; allocated in", per: " per step" };
     const [text] = await textsOf(leak);

@@ -134,7 +134,8 @@ function Saving({ report, card, number }: NumberedCard & WithReport) {
 
 function savingOf({ saving_ns: time, saving_bytes: memory, certainty, per }: Card): string {
   // A wait or a time that was recorded is the most that can be saved.
-  if (time !== null && certainty === "measured here") return time > 0 ? formatNs(time) : "nothing";
+  if (time === 0) return certainty === "measured here" ? "nothing" : "nothing more";
+  if (time !== null && certainty === "measured here") return formatNs(time);
   if (time !== null) return `up to ${formatNs(time)}`;
   if (memory !== null) return `${formatBytes(memory)}${per}`;
   return certainty === "guess" ? "not known" : "";

@@ -167,9 +167,10 @@ def test_changes_of_layout_cost_their_kernels_where_the_device_is_the_limit() ->
     events = (
         *products("gemm", 8_000),
         launch(20, 5, correlation=2),
+        call("cudaDeviceSynchronize", 60, 9_140, correlation=3),
         kernel("void cudnn::ops::nchwToNhwcKernel<float>", 8_200, 1_000, correlation=2),
     )
-    found = advice(*events)
+    found = [each for each in advice(*events) if each.rule != "sync_in_loop"]
     assert [(each.rule, each.saving_ns) for each in found] == [("channels_last", 1_000_000)]
     late = launch(8_190, 5, correlation=2)
     assert advice(*products("gemm", 500), late, events[-1]) == []

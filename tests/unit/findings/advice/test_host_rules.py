@@ -35,8 +35,8 @@ def only(*events: dict[str, Any], **meta: Any) -> Advice:
 
 def test_a_loader_without_workers_is_told_how_many_hide_its_time() -> None:
     found = only(CODE, annotation(CALLER, 0, 8_000), span("aten::mm", 8_000, 1_900))
-    # 8 ms beside 2 ms: four workers load as fast as the rest runs.
-    assert (found.rule, found.saving_ns, found.certainty) == ("dataloader_workers", 8_000_000, "measured")
+    # 8 ms beside 2 ms: four workers load as fast as the rest runs, but for half a ms to hand a batch over.
+    assert (found.rule, found.saving_ns, found.certainty) == ("dataloader_workers", 7_500_000, "measured")
     assert (found.fix, found.file, found.line) == ("`num_workers=4` in the DataLoader", "train.py", 4)
 
 

@@ -13,7 +13,7 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.shared import in_category
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events
-from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.kinds import DEVICES, THREADS, Advice, Effect
 from torchprof_magic.findings.advice.times import by_place, each, is_device_the_limit, rows_named, work_of
 from torchprof_magic.model.units import counted, format_ns
 
@@ -61,6 +61,7 @@ def attention_unfused(trace: Trace) -> list[Advice]:
                 certainty="estimated",
                 link=LINK,
                 spans=cost.spans,
+                effect=Effect(where=DEVICES if trace.has_device else THREADS),
             )
         )
     return found

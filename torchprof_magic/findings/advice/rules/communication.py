@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.collectives import collectives_of
 from torchprof_magic.facts.shared import in_category
-from torchprof_magic.findings.advice.kinds import Advice, Spans
+from torchprof_magic.findings.advice.kinds import DEVICES, THREADS, Advice, Effect, Spans
 from torchprof_magic.findings.advice.times import (
     by_place,
     critical,
@@ -74,6 +74,7 @@ def gradient_sync_each_step(trace: Trace) -> Advice | None:
         certainty="measured",
         link=NO_SYNC_LINK,
         spans=inside,
+        effect=Effect(where=DEVICES if trace.has_device else THREADS),
     )
 
 
@@ -134,6 +135,7 @@ def many_small_collectives(trace: Trace) -> list[Advice]:
                 certainty="guess" if saving_ns is None else "estimated",
                 link=BUCKET_LINK,
                 spans=inside,
+                effect=Effect(where=DEVICES if trace.has_device else THREADS),
             )
         )
     return found

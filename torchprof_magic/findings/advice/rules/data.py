@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.findings.advice.kinds import Advice, Edit
+from torchprof_magic.findings.advice.kinds import Advice, Edit, Effect
+from torchprof_magic.findings.advice.savings import saving_of
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
-from torchprof_magic.findings.what_if.changes import cpu_ns_of_steps
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.tables.waiting.loaders import MOSTLY_LATE, fetch_rows, has_workers
 
@@ -35,10 +36,7 @@ def dataloader_workers(trace: Trace) -> list[Advice]:
 
 
 def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:
-    """Return advice if fetches are long, with as many workers as hide them, but no more than there are cores.
-
-    With W workers a step takes as long as its rest, as a W-th of a fetch, or as all of its work on the cores.
-    """
+    """Return advice if fetches are long, with as many workers as hide them, but no more than there are cores."""
     spans = spans_of(trace, rows)
     if np.median(spans.end_ns - spans.start_ns) < LEAST_FETCH_NS:
         return None
@@ -46,30 +44,31 @@ def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) 
     rest_ns = max(step_ns(trace) - fetch_ns, 1.0)
     most = min(trace.meta.cpu_cores or MOST_WORKERS, MOST_WORKERS)
     workers = min(max(math.ceil(fetch_ns / rest_ns), 2), most)
-    left_ns = max(
-        fetch_ns / workers - rest_ns, cpu_ns_of_steps(trace) / (trace.meta.cpu_cores or workers) - rest_ns, 0.0
-    )
     inside = critical(trace, spans)
-    waits = f", and the device waits {format_ns(ns_in_steps(trace, inside))} of it" if trace.has_device else ""
-    left = f" With {counted(workers, 'worker')} {format_ns(left_ns)} would remain." if left_ns else ""
+    most_ns = ns_in_steps(trace, inside)
+    waits = f", and the device waits {format_ns(most_ns)} of it" if trace.has_device else ""
     cores = f" The process may use {counted(most, 'core')}." if most < MOST_WORKERS else ""
-    saving_ns = round(max(ns_in_steps(trace, inside) - left_ns, 0.0))
-    if saving_ns < LEAST_SAVED * fetch_ns:
-        return None
-    return Advice(
+    advice = Advice(
         rule="dataloader_workers",
         title="Load the data in worker processes",
         fix=f"`num_workers={workers}` in the DataLoader",
-        evidence=f"The program loads its batches itself: {format_ns(fetch_ns)} {each(trace)}{waits}.{cores}{left}",
+        evidence=f"The program loads its batches itself: {format_ns(fetch_ns)} {each(trace)}{waits}.{cores}",
         file=file,
         line=line,
         op="DataLoader",
-        saving_ns=saving_ns,
+        saving_ns=round(most_ns),
         certainty="measured",
         link=LINK,
         spans=inside,
+        effect=Effect(rows=rows, workers=workers),
         edits=(Edit(("DataLoader",), "num_workers", str(workers), position=5),),
     )
+    saving_ns = saving_of(trace, advice)
+    if saving_ns < LEAST_SAVED * fetch_ns:
+        return None
+    left_ns = round(most_ns) - saving_ns
+    left = f" With {counted(workers, 'worker')} {format_ns(left_ns)} would remain." if left_ns else ""
+    return replace(advice, evidence=f"{advice.evidence}{left}")
 
 
 def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice | None:
@@ -93,4 +92,5 @@ def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advic
         certainty="measured",
         link=LINK,
         spans=inside,
+        effect=Effect(rows=late),
     )

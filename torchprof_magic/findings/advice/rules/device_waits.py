@@ -12,7 +12,7 @@ from torchprof_magic.facts.host.blocking import blocking_calls, calls_that_block
 from torchprof_magic.facts.host.host_nest import host_nest, indexes_of
 from torchprof_magic.facts.host.host_states import called_ops
 from torchprof_magic.facts.shared import launch_links, launch_sources
-from torchprof_magic.findings.advice.kinds import Advice, Edit, Spans
+from torchprof_magic.findings.advice.kinds import NOWHERE, Advice, Edit, Effect, Spans
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, within_steps
 from torchprof_magic.findings.verdict.accounts import device_account
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
@@ -81,6 +81,7 @@ def pageable_copy(trace: Trace) -> list[Advice]:
                 certainty="measured",
                 link=PINNED_LINK,
                 spans=inside,
+                effect=Effect(rows=rows),
                 edits=_PINNED,
             )
         )
@@ -123,6 +124,7 @@ def sync_in_loop(trace: Trace) -> list[Advice]:
                 saving_ns=round(ns_in_steps(trace, inside)),
                 certainty="measured",
                 link=SYNC_LINK,
+                effect=Effect(where=NOWHERE, rows=rows),
                 spans=inside,
             )
         )

@@ -9,7 +9,7 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.source.places import places_of
-from torchprof_magic.findings.advice.kinds import Advice, Spans
+from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.times import critical, each, ns_in_steps, spans_of, step_index, within_steps
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.model.units import counted, format_bytes, format_count, format_ns
@@ -140,4 +140,5 @@ def allocator_churn(trace: Trace) -> Advice | None:
         certainty="measured",
         link=ALLOCATOR_LINK,
         spans=inside,
+        effect=Effect(rows=rows),
     )

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.shared import in_category, is_named
-from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.kinds import DEVICES, Advice, Effect
 from torchprof_magic.findings.advice.times import (
     by_place,
     device_work_of,
@@ -214,6 +214,7 @@ def _layouts_on_device(trace: Trace) -> Advice | None:
         certainty="measured",
         link=LAYOUT_LINK,
         spans=spans,
+        effect=Effect(where=DEVICES),
     )
 
 

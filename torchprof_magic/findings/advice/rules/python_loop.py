@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.shared import once_per_trace
-from torchprof_magic.findings.advice.kinds import Advice, Spans
+from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.times import (
     by_place,
     cost_of,
@@ -98,6 +98,7 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
         certainty="estimated",
         link=LINK,
         spans=cost.spans,
+        effect=Effect(rows=rows),
     )
 
 
