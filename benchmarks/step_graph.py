@@ -32,8 +32,8 @@ from torchprof_magic.model.units import format_ns
 
 BEGIN, END = "<!-- replay: begin -->\n", "<!-- replay: end -->\n"
 HEAD = (
-    "| trace | steps | recorded | replayed | median error | largest error | work begins off by (median, p90) "
-    "| assumed on the path |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
+    "| trace | steps | recorded | replayed | median error | largest error | work of devices begins off by "
+    "(median, p90) | assumed on the path |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
 )
 
 

@@ -180,6 +180,15 @@ def test_edges_back_in_time_are_left_out_and_counted() -> None:
     assert sum(path[2] for path in path_of(trace)) == 1_000
 
 
+def test_a_copy_that_its_own_call_waits_for_begins_when_it_did() -> None:
+    copied = kernel("Memcpy HtoD (Pageable -> Device)", 300, 500, correlation=1) | {"cat": "gpu_memcpy"}
+    call = span("cudaMemcpyAsync", 100, 800, cat="cuda_runtime", correlation=1)
+    trace = make_trace(STEP, span("aten::copy_", 0, 950), call, copied)
+    assert replayed_us(trace) == 1_000
+    # The call returns 100 us after the copy, however long that takes.
+    assert replayed_us(trace, **{"Memcpy HtoD (Pageable -> Device)": 100}) == 600
+
+
 def test_work_without_a_launch_is_held_by_an_assumed_edge() -> None:
     trace = make_trace(STEP, span("aten::mm", 0, 20), kernel("lost", 300, 400, correlation=77), sync(100, 605))
     assert step_graph(trace).counts["assumed"] == 1

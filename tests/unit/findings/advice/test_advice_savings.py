@@ -135,6 +135,15 @@ def test_without_launches_what_was_lost_is_all_that_is_known(has_launches: bool)
         ]
 
 
+def test_what_workers_leave_is_known_without_the_graph() -> None:
+    # The device waits 8 ms for a fetch of 8 ms; two workers let a step take no less than 4 ms.
+    work = kernel("gemm", 8_100, 1_800, correlation=77)
+    found = trace(annotation(LOADER, 0, 8_000), span("aten::mm", 8_000, 500), work, cpu_cores=2)
+    assert not can_replay(found)
+    (loader,) = find_advice(found).advice
+    assert loader.saving_ns == 6_000_000
+
+
 def test_a_rule_that_does_not_say_when_keeps_its_number() -> None:
     found = Advice(rule="own", title="t", saving_ns=4_000_000, certainty="estimated")
     assert savings(trace(span("aten::mm", 0, 100)), found) == [("own", 4_000_000, 4_000_000)]
