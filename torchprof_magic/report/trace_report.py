@@ -261,10 +261,11 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
 
     @property
     def advice(self) -> list[Advice]:
-        """What to change, by the time that it saves, the largest first; then by memory, and guesses last.
+        """What to change, in the order of carrying it out: what saves most time first, then memory, and guesses last.
 
-        ``saving_ns`` is for a step, and savings of one cause count once. What saves less than 1 % of a step is left
-        out. ``certainty`` is ``measured``, ``measured here``, ``estimated`` or ``guess``. See docs/advice.md.
+        ``saving_ns`` is for a step, after what stands before it; ``alone_ns`` is without that. Savings of one cause
+        count once. What saves less than 1 % of a step is left out. ``certainty`` is ``measured``, ``measured here``,
+        ``estimated`` or ``guess``. See docs/advice.md.
         """
         return list(self._analysis.findings.advice)
 
