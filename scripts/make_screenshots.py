@@ -1,4 +1,6 @@
-"""Take the pictures of docs/images: reports of recordings in tests/data and of a small loop, in headless Chromium.
+"""Take the pictures of docs/images: reports of recordings in tests/data and of small loops, in headless Chromium.
+
+The first picture of the README is that of a cell in JupyterLab; the others are of files.
 
 Run it with `make screenshots` after the page has changed how it looks, and look at what it took.
 """
@@ -31,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 GPU = ROOT / "tests" / "data" / "gpu"
 WIDTH_PX = 1040
-COLORS = 96  # a palette of so many makes a file a third as large, and nobody sees the difference
+COLORS = 160  # a palette of so many makes a file a third as large, and nobody sees the difference
 SETTLED_MS = 1_200
 LOOP = """
 for batch in loader:
@@ -43,6 +45,35 @@ for batch in loader:
     optimizer.step()
     optimizer.zero_grad()
 """
+# The cell in JupyterLab.
+LAB, LAB_WIDTH_PX, LAB_HEIGHT_PX = "report-light", 1280, 1060
+TRAINING = """\
+import torch
+from torch import nn
+%load_ext torchprof_magic
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+data = torch.utils.data.TensorDataset(torch.randn(640, 3, 48, 48), torch.randint(0, 10, (640,)))
+loader = torch.utils.data.DataLoader(data, batch_size=32)
+model = nn.Sequential(
+    nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(4),
+    nn.Flatten(), nn.Linear(1024, 10),
+)
+optimizer = torch.optim.AdamW(model.parameters())"""
+# JupyterLab shows only what is in sight, so the cell is scrolled up again and again until its report is there.
+IS_SHOWN = """() => {
+  document.querySelectorAll('.jp-InputArea-editor')[1]?.scrollIntoView();
+  const reports = [...document.querySelectorAll('.tp-report[data-tp-ready="true"]')];
+  return reports.some((report) => report.offsetHeight > 0);
+}"""
+TRAINING_LOOP = """\
+for images, labels in loader:
+    loss = nn.functional.cross_entropy(model(images), labels)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +90,37 @@ class Shot:
 def main() -> int:
     """Take all pictures, or those that are named."""
     wanted = sys.argv[1:]
+    if not wanted or LAB in wanted:
+        _keep(LAB, _taken_in_lab())
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for shot in SHOTS:
             if not wanted or shot.name in wanted:
-                target = IMAGES / f"{shot.name}.png"
-                target.write_bytes(_small(_taken(browser, shot, Path(folder))))
-                print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e3:.0f} kB")
+                _keep(shot.name, _taken(browser, shot, Path(folder)))
         browser.close()
     return 0
+
+
+def _keep(name: str, png: bytes) -> None:
+    target = IMAGES / f"{name}.png"
+    target.write_bytes(_small(png))
+    print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e3:.0f} kB")
+
+
+def _taken_in_lab() -> bytes:
+    """Return a picture of a cell of JupyterLab that has recorded a training loop."""
+    sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests")]
+    from driver import Lab, chromium, jupyter, write_notebook  # noqa: PLC0415 - needs what the tests need
+
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser, jupyter(Path(folder)) as server:
+        notebook = write_notebook(Path(folder) / "train.ipynb", TRAINING, f"%%torchprof\n{TRAINING_LOOP}")
+        page = browser.new_page(viewport={"width": LAB_WIDTH_PX, "height": LAB_HEIGHT_PX})
+        lab = Lab(page, server, notebook)
+        lab.run_all()
+        page.wait_for_function(IS_SHOWN, polling=500)
+        page.wait_for_timeout(SETTLED_MS)
+        return page.screenshot()
 
 
 def _taken(browser: Browser, shot: Shot, folder: Path) -> bytes:

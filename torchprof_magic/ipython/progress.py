@@ -38,6 +38,8 @@ _QUIET_S: Final = 0.3
 _APART_S: Final = 0.2
 # As far from the edge as printed lines are in JupyterLab.
 _INSET_PX: Final = 8
+# As high as a bar.
+_BETWEEN: Final = '<div style="min-height: 28px"></div>'
 # Longest wait until a kernel has sent a message.
 _SENDING_S: Final = 0.1
 
@@ -185,6 +187,8 @@ class ProgressBar:
             if self._place is None:
                 return False
             report.tell(self._said)
+            # JupyterLab shows two widgets in turn in one box, and hides it when the first is closed: so not in turn.
+            self._place.update({"text/plain": "", "text/html": _BETWEEN}, raw=True)
             self._place.update(report)
             self._report, self._stage = report, None
             return True

@@ -284,3 +284,23 @@ def test_an_interrupted_report_leaves_nothing_in_the_output(place: Place) -> Non
     bar(Progress(phase="reading", step=0, total=None))
     bar.close()
     assert [bool(data) for data in place.given] == [False, True, False]
+
+
+def test_a_report_takes_the_place_of_the_bar_after_something_that_is_no_widget() -> None:
+    # JupyterLab shows two widgets in turn in one box, which it hides when the first is closed, with the second in it.
+    shown: list[object] = []
+
+    class Output:
+        def update(self, what: object, **_: bool) -> None:
+            shown.append(what)
+
+    class Report:
+        def tell(self, progress: str) -> None:
+            """Say nothing."""
+
+    bar, report = ProgressBar(), Report()
+    bar._place = Output()
+    assert bar.give_place_to(report)
+    between, last = shown
+    assert set(between) == {"text/plain", "text/html"}  # type: ignore[call-overload]
+    assert last is report
