@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WORDS = {
     "single_tensor_optimizer": r"fused=True",
     "dataloader_workers": r"num_workers=[0-9]",
+    "sleeping": r"remove the `?sleep|wait for what it waits for",
     "python_loop": r"all of the tensor|whole tensor|`torch\.|one op|at once",
     "rebuilt_constant": r"register_buffer|before the loop",
     "repeated_copy": r"before the loop|once",
