@@ -116,3 +116,24 @@ def test_the_number_of_a_line_leads_to_the_line_in_the_cell(lab: Lab) -> None:
     at_cursor = "() => document.getSelection().anchorNode.parentElement.closest('.cm-line')?.textContent"
     lab.page.wait_for_function(f"() => ({at_cursor})()?.trim() === 'optimizer.zero_grad()'", timeout=10_000)
     lab.page.keyboard.press("Escape")
+
+
+# A loop that ends soon after the report has taken the place of the bar, which is then closed.
+SHORT = """\
+%%torchprof -o short
+for step in range(20):
+    loss = model(torch.randn(512, 64)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    time.sleep(0.05)"""
+
+
+def test_a_report_is_in_sight_when_a_short_loop_has_ended(open_notebook: Callable[..., Lab], go: Path) -> None:
+    opened = open_notebook(write_notebook(go.with_name("short.ipynb"), SETUP, SHORT, SHORT), "lab")
+    opened.run_all()
+    for index in range(2):
+        report = opened.page.locator(".jp-Cell").nth(index + 1).locator(".tp-report")
+        report.evaluate("(report) => report.closest('.jp-Cell').scrollIntoView()")
+        expect(report).to_be_visible()
+        expect(report).to_have_attribute("data-tp-ready", "true")

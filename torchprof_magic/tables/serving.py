@@ -87,7 +87,7 @@ COLUMNS = (
 KIND_COLUMNS = (
     _KIND,
     Column(name="steps", title="Steps", unit="count", definition="Number of steps of this kind."),
-    Column(name="requests_per_step", title="Requests a step", unit="count", definition="Mean number of requests."),
+    Column(name="requests_per_step", title="Requests per step", unit="count", definition="Mean number of requests."),
     Column(name="tokens", title="Tokens", unit="count", definition="Tokens of all of them; null if not known."),
     Column(name="sum_ns", title="Time", unit="ns", definition="Their summed wall time."),
     Column(name="mean_ns", title="Mean", unit="ns", definition="Their mean wall time."),

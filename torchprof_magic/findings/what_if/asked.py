@@ -131,6 +131,7 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
         path=frame_of_path(trace, path, base.spans),
         certainty="guess" if is_guess else "estimated",
         rests_on=(*now.notes, *((_LITTLE,) if is_little else ()), *_rests_on(trace, base)),
+        has_steps=has_counted_steps(trace),
     )
 
 
@@ -161,6 +162,6 @@ def _rests_on(trace: Trace, base: Baseline) -> tuple[str, ...]:
 
 
 def faster_words(trace: Trace, name: str, factor: float = 2) -> str:
-    """Return what a step would take if what has a name were faster: ``2× faster: 222 ms → 187 ms a step``."""
+    """Return what a step would take if what has a name were faster: ``2× faster: 222 ms → 187 ms per step``."""
     found = ask_what_if(trace, Changes(faster={name: factor}))
-    return f"{format_count(factor)}× faster: {found.headline}{' a step' if trace.steps.height else ''}"
+    return f"{format_count(factor)}× faster: {found.headline}{found.each}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import has_counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.step_graph.graph import step_graph
@@ -86,10 +87,10 @@ def limit_of(trace: Trace, path: CriticalPath) -> Limit | None:
 def limit_words(trace: Trace, path: CriticalPath, now: Changed, step_ns: float) -> str:
     """Return a sentence that says what decides how long a step takes."""
     if now.floor_ns and step_ns <= now.floor_ns:
-        return f"Then {now.floor} decide how long a step takes."
+        return f"Then {now.floor} decide how long {'a step' if has_counted_steps(trace) else 'all of it'} takes."
     limit = limit_of(trace, path)
     if limit is None:
-        return "Nothing is left of a step."
+        return "Nothing is left of it."
     name = limit.name if len(limit.name) <= MOST_NAME else f"{limit.name[: MOST_NAME - 1]}…"
     most = f", most of it `{name}`" if name else ""
     return f"Then {format_ratio(limit.ratio)} of the critical path is {list(GROUPS.values())[limit.group]}{most}."

@@ -24,6 +24,7 @@ class WhatIf:
         limit: What would then decide how long it takes.
         path: Its critical path then, with the columns of ``report.critical_path``; times are those of the replay.
         certainty: estimated, or guess where the answer rests on more than the recording.
+        has_steps: Whether steps were recorded; else the times are those of the whole recording.
         rests_on: What it rests on, in sentences.
     """
 
@@ -35,6 +36,7 @@ class WhatIf:
     limit: str
     certainty: Literal["estimated", "guess"]
     rests_on: tuple[str, ...] = ()
+    has_steps: bool = True
     path: pl.DataFrame = field(compare=False)
 
     @property
@@ -52,11 +54,16 @@ class WhatIf:
         """Both times in a few words: ``222 ms → 187 ms``."""
         return f"{format_ns(self.before_ns)} → {format_ns(self.step_ns)}"
 
+    @property
+    def each(self) -> str:
+        """What the times are of, to stand behind them: `` per step``, empty without steps."""
+        return " per step" if self.has_steps else ""
+
     def __repr__(self) -> str:
         low, high = format_ns(self.low_ns), format_ns(self.high_ns)
         between = f"About {low}" if low == high else f"Between {low} and {high}"
         lines = [
-            f"{self.change}: {self.headline} per step, {self._difference}",
+            f"{self.change}: {self.headline}{self.each}, {self._difference}",
             f"{between}, {self.certainty}. {self.limit}",
             *(f"It rests on this: {text}." for text in self.rests_on),
         ]

@@ -187,6 +187,25 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
     rows = rows[part.touches(*(trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns")))]
     if len(rows) == 0:
         return _table(pl.DataFrame(schema=_SCHEMA))
+    work = _work_in(trace, rows, part)
+    frame = _summed(work)
+    frame = _with_work(trace, frame, rows, work["number"].to_numpy(), part)
+    frame = frame.with_columns(
+        (pl.col("sum_ns") / pl.col("sum_ns").sum().clip(lower_bound=1)).alias("sum_ratio"),
+        pl.when("copies").then("bytes").alias("bytes"),
+        pl.when(pl.col("copies") & (pl.col("sum_ns") > 0))
+        .then(pl.col("bytes") / pl.col("sum_ns") * 1e9)
+        .alias("bytes_per_s"),
+        pl.col("phase").replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE),
+        _tensor_cores(frame),
+    )
+    frame = frame.select(_SCHEMA.keys()).cast(_SCHEMA)  # type: ignore[arg-type]
+    table = _table(known_on_path(trace, frame).sort("sum_ns", "name", "kind", descending=[True, False, False]))
+    return replace(table, device=device_time(trace, part))
+
+
+def _work_in(trace: Trace, rows: IntArray, part: TimeRange) -> pl.DataFrame:
+    """Return one row per piece of work, cut at the edges of the part; ``number`` is that of its kernel."""
     events = trace.events[rows]
     start_ns, dur_ns = part.cut(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
     work = events.select(
@@ -202,7 +221,11 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
     work = work.with_columns(
         pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), launching_ops(trace, rows).alias("op")
     )
-    work = work.with_columns(pl.struct("name", "kind").rank("dense").cast(pl.Int64).alias("number") - 1)
+    return work.with_columns(pl.struct("name", "kind").rank("dense").cast(pl.Int64).alias("number") - 1)
+
+
+def _summed(work: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per kernel: what its work took, and the op and the phase that took most of it."""
     dur, key = pl.col("dur_ns"), ("name", "kind")
     frame = work.group_by(key).agg(
         pl.len().alias("calls"),
@@ -220,20 +243,7 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
     for column in ("op", "phase"):
         most = work.group_by(*key, column).agg(dur.sum()).sort("dur_ns", column, descending=[True, False])
         frame = frame.join(most.unique(key, keep="first", maintain_order=True).drop("dur_ns"), on=key)
-    frame = frame.join(_unions(work), on=key).join(_launches(work), on=key, how="left")
-    frame = _with_work(trace, frame, rows, work["number"].to_numpy(), part)
-    frame = frame.with_columns(
-        (pl.col("sum_ns") / pl.col("sum_ns").sum().clip(lower_bound=1)).alias("sum_ratio"),
-        pl.when("copies").then("bytes").alias("bytes"),
-        pl.when(pl.col("copies") & (pl.col("sum_ns") > 0))
-        .then(pl.col("bytes") / pl.col("sum_ns") * 1e9)
-        .alias("bytes_per_s"),
-        pl.col("phase").replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE),
-        _tensor_cores(frame),
-    )
-    frame = frame.select(_SCHEMA.keys()).cast(_SCHEMA)  # type: ignore[arg-type]
-    table = _table(known_on_path(trace, frame).sort("sum_ns", "name", "kind", descending=[True, False, False]))
-    return replace(table, device=device_time(trace, part))
+    return frame.join(_unions(work), on=key).join(_launches(work), on=key, how="left")
 
 
 def _table(frame: pl.DataFrame) -> Table:

@@ -31,7 +31,7 @@ it("asks what a step would take if the selection were twice as fast, and says th
   const question = await asked(0);
   const name = find(document.body, '.tp-rows [aria-selected="true"] .tp-name').textContent;
   expect(question).toMatchObject({ kind: "what_if", name });
-  const text = `2× faster: 222 ms → 187 ms a step ${HOSTILE[0]}`;
+  const text = `2× faster: 222 ms → 187 ms per step ${HOSTILE[0]}`;
   mounted?.host.emit("msg:custom", { kind: "what_if", id: question.id, text }, []);
   await settle();
   expect(find(document.body, ".tp-links [role=status]").textContent).toBe(text);

@@ -248,7 +248,7 @@ def test_the_page_asks_what_a_step_would_take_and_is_told_in_words(monkeypatch: 
     monkeypatch.setattr(widget, "send", lambda head, _=(): answers.append(head))
     widget._answer(None, {"kind": "what_if", "id": "tp-1", "name": "aten::mm"}, [])
     widget._answer(None, {"kind": "what_if", "id": "tp-2", "name": "aten::m"}, [])
-    assert answers[0] == {"kind": "what_if", "id": "tp-1", "text": "2× faster: 1 ms → 870 µs a step"}
+    assert answers[0] == {"kind": "what_if", "id": "tp-1", "text": "2× faster: 1 ms → 870 µs per step"}
     assert answers[1]["kind"] == "error"
     assert answers[1]["message"].startswith("nothing called 'aten::m' was recorded; did you mean 'aten::mm'")
 
@@ -272,3 +272,12 @@ def test_where_little_of_a_step_is_left_the_answer_is_a_guess_that_says_so() -> 
     found = report.what_if(faster={"cpu": 4})
     assert found.certainty == "guess"
     assert any("little of a step is left" in text for text in found.rests_on)
+
+
+@pytest.mark.parametrize("has_steps", [True, False])
+def test_nothing_is_said_to_be_per_step_where_no_step_was_recorded(*, has_steps: bool) -> None:
+    events = [span("aten::mm", 0, 90), launch(10, 5, correlation=1), kernel("gemm", 20, 60, correlation=1)]
+    found = Report(make_trace(*events, *([annotation("ProfilerStep#0", 0, 100)] if has_steps else [])))
+    for answer in (found.what_if(faster={"aten::mm": 2}), found.what_if(graphs=True), found.what_if(without="gemm")):
+        assert ("step" in str(answer).replace("the recording has no steps", "")) == has_steps
+        assert answer.has_steps == has_steps

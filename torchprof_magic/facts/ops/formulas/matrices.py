@@ -7,6 +7,7 @@ from math import prod
 from torchprof_magic.facts.ops.formulas.inputs import Inputs, Tensor
 from torchprof_magic.facts.ops.formulas.work import Formula, Work, bytes_of, products
 
+_GROUP = "Products of matrices"
 _FLOPS = "2 · batch · m · n · k"
 _MOVES = "both factors and the product"
 
@@ -72,7 +73,7 @@ def _grouped(inputs: Inputs) -> Work:
 
 FORMULAS = (
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::mm",),
         flops=_FLOPS,
         moves=_MOVES,
@@ -80,7 +81,7 @@ FORMULAS = (
         is_counted=True,
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::addmm",),
         flops=f"{_FLOPS}; adding the third is part of the product",
         moves=f"{_MOVES}, and what is added",
@@ -88,7 +89,7 @@ FORMULAS = (
         is_counted=True,
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::bmm",),
         flops=_FLOPS,
         moves=_MOVES,
@@ -96,7 +97,7 @@ FORMULAS = (
         is_counted=True,
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::baddbmm",),
         flops=_FLOPS,
         moves=f"{_MOVES}, and what is added",
@@ -104,7 +105,7 @@ FORMULAS = (
         is_counted=True,
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::_scaled_mm",),
         flops=_FLOPS,
         moves="both factors, their scales, and the product with 2 bytes an element",
@@ -112,35 +113,35 @@ FORMULAS = (
         is_counted=True,
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::mv", "aten::dot", "aten::vdot"),
         flops="2 · m · k",
         moves="the matrix, the vector and the product",
         work=lambda inputs: _vector(inputs, 0),
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::addmv", "aten::addmv_"),
         flops="2 · m · k",
         moves="the matrix, the vector and the product",
         work=lambda inputs: _vector(inputs, 1),
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::_grouped_mm",),
         flops="2 · rows of all groups · n · k",
         moves="both factors and the product",
         work=_grouped,
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("aten::_addmm_activation",),
         flops=_FLOPS,
         moves=f"{_MOVES}, and what is added",
         work=lambda inputs: _matmul(inputs, 1, 2)._replace(counted=None),
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=(
             "mkldnn::_linear_pointwise",
             "aten::mkldnn_linear",
@@ -152,7 +153,7 @@ FORMULAS = (
         work=_linear,
     ),
     Formula(
-        group="Products of matrices",
+        group=_GROUP,
         ops=("_C::cutlass_scaled_mm", "trtllm::cublas_scaled_mm"),
         flops=_FLOPS,
         moves="both factors and the product",
