@@ -647,12 +647,18 @@ def _work(trace: Trace) -> tuple[Fact, ...]:
         return ()
     peak = peak_of_device(trace, busiest_device(trace))
     time = "device time" if trace.has_device else "host time of ops"
-    known = "not known; tp.peaks.add() sets it" if trace.has_device else "not known; tp.measure_peak() measures it"
-    said = f"{peak.title}: {', '.join(roof_titles(trace))}" if peak else f"{_device_called(trace)}: {known}"
+    found = Fact(label="Peak", value="not known", unit="text", note=_how_to_know(trace))
+    if peak is not None:
+        limits = ", ".join(roof_titles(trace))
+        found = Fact(label="Peak", value=peak.title, unit="text", note=f"{limits}. {peak.source} {peak.note}".strip())
     return (
         _number("In work of known size", share, "ratio", f"of the {time}; docs/formulas.md lists what is known"),
-        Fact(label="Peak", value=said, unit="text", note=f"{peak.source} {peak.note}".strip() if peak else ""),
+        found,
     )
+
+
+def _how_to_know(trace: Trace) -> str:
+    return "tp.peaks.add() sets it" if trace.has_device else "tp.measure_peak() measures it"
 
 
 def _process_groups(trace: Trace) -> tuple[Fact, ...]:

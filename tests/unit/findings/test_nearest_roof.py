@@ -9,6 +9,7 @@ from support import annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
 from torchprof_magic.findings.nearest_roof import below_roofs
+from torchprof_magic.findings.overview import overview_facts
 from torchprof_magic.tables.ops.roofline import roofline_table
 
 if TYPE_CHECKING:
@@ -54,3 +55,15 @@ def test_without_a_peak_it_says_how_to_get_one() -> None:
 
 def test_without_known_work_there_is_no_sentence() -> None:
     assert answer(make_trace(span("aten::mm", 0, 10))) == ""
+
+
+@pytest.mark.parametrize(
+    ("device", "value", "note"), [(NAME, NAME, "memory 1 TB/s"), ("an unknown one", "not known", "tp.peaks.add()")]
+)
+def test_words_of_ours_about_the_peak_are_not_read_as_a_name_of_the_recording(
+    device: str, value: str, note: str
+) -> None:
+    # Names are quoted in Markdown, and what looks like a sentence in them is joined: only names may be values.
+    found = next(fact for each in overview_facts(made(device)).sections for fact in each.facts if fact.label == "Peak")
+    assert found.value == value
+    assert note in found.note
