@@ -248,9 +248,11 @@ class Tools:
     def picture(
         self,
         run: Run,
-        view: Annotated[Literal["steps", "ops", "flame", "memory"], "What to draw; flame is the flame graph."],
+        view: Annotated[
+            Literal["steps", "ops", "flame", "memory", "roofline"], "What to draw; flame: the flame graph."
+        ],
     ) -> Picture:
-        """Return an image of a view of a run: its steps, its top ops, its flame graph, or its memory over time."""
+        """Return an image of a view of a run: its steps, top ops, flame graph, memory over time, or roofline."""
         report = self._runs.recording(run)
         known = next(each for each in views.TABS if each.name == view)
         shape = known.shape(report.as_analysed)

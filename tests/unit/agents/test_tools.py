@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import typing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from torchprof_magic.agents.calling import called
 from torchprof_magic.agents.errors import ToolError
 from torchprof_magic.agents.folders import Folders
 from torchprof_magic.agents.tools import Tools
+from torchprof_magic.render.figures import FIGURES
 from torchprof_magic.render.markdown import DATA_NOTE
 from torchprof_magic.runs.run_library import FOLDER_VARIABLE, KeptRun, RunLibrary
 
@@ -317,3 +319,8 @@ def test_a_bug_of_ours_is_said_without_a_stack_trace(capsys: pytest.CaptureFixtu
         called(broken, {})
     assert str(error.value) == "This is a bug of torchprof-magic (KeyError in broken)."
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_every_figure_is_offered_as_a_picture() -> None:
+    offered = typing.get_type_hints(Tools.picture, include_extras=True)["view"].__origin__
+    assert set(typing.get_args(offered)) == set(FIGURES)
