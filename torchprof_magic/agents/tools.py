@@ -248,9 +248,7 @@ class Tools:
     def picture(
         self,
         run: Run,
-        view: Annotated[
-            Literal["steps", "ops", "flame", "memory", "roofline"], "What to draw; flame: the flame graph."
-        ],
+        view: Annotated[Literal["steps", "ops", "flame", "memory", "roofline"], "What to draw; flame: a flame graph."],
     ) -> Picture:
         """Return an image of a view of a run: its steps, top ops, flame graph, memory over time, or roofline."""
         report = self._runs.recording(run)
