@@ -63,11 +63,11 @@ def read_chrome(
     """
     findings = Findings()
     numbers = range(len(sources)) if cycles is None else cycles
-    total = sum(size_of(source) for source in sources)
-    parts, done = [], 0
-    for source in sources:
+    sizes = [size_of(source) for source in sources] if progress else [0] * len(sources)
+    total, parts, done = sum(sizes), [], 0
+    for source, size in zip(sources, sizes, strict=True):
         parts.append(_read_part(source, findings, _shifted(progress, done, total)))
-        done += size_of(source)
+        done += size
     return _assembled(parts, list(numbers), meta or Meta(), findings)
 
 
