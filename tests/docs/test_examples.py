@@ -16,8 +16,8 @@ from torchprof_magic.__main__ import _check_parser, _mcp_parser, _parser
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "pages.py"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# Those with what is printed and no training, which is quick; the others need torch and take longer.
-QUICK = ("docs/agents.md", "docs/questions/gpu-is-idle.md")
+# One with what is printed and no training, which is quick; the others take longer.
+QUICK = ("docs/questions/gpu-is-idle.md",)
 
 
 def _run(*pages: str) -> None:

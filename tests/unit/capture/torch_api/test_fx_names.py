@@ -31,6 +31,7 @@ class Block(torch.nn.Module):
 
 @pytest.fixture(autouse=True)
 def fresh_compiler() -> Iterator[None]:
+    name_compiled_code(is_on=False)  # %load_ext in a test before this one leaves it on
     torch._dynamo.reset()
     recompile = GraphModule.recompile
     yield
