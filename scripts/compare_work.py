@@ -39,7 +39,8 @@ WHY = {
     "no type": "the reference does not know the size of the type",
     "aten::copy_": "a copy computes nothing; the reference counts 1 an element",
     "triton": "each tensor counts once, with at most as many elements as points; the reference goes by points",
-    "pseudo_op": "the inner size and the packed weights are not recorded; the reference assumes them",
+    "pseudo_op": "one product of `vllm::moe_forward`, which has both here, with the inner size of the weights in the "
+    "capture; the reference assumes the hidden size",
     "strides": "the reference has a row for each order in memory; weighted by their calls, they are the same",
 }
 

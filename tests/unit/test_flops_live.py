@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable  # noqa: TC003 - of a table
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -16,7 +18,6 @@ import torchprof_magic as tp
 from torchprof_magic.facts.ops.flops import flops_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 # Batch, heads, length and features of the attention below.
@@ -45,6 +46,36 @@ def attention() -> torch.Tensor:
     return functional.scaled_dot_product_attention(x, x, x, is_causal=True).sum()
 
 
+def given(*sizes: int) -> torch.Tensor:
+    return torch.ones(*sizes, requires_grad=True)
+
+
+def math_attention() -> torch.Tensor:
+    with sdpa_kernel(SDPBackend.MATH):
+        return functional.scaled_dot_product_attention(given(2, 4, 16, 8), given(2, 4, 12, 8), given(2, 4, 12, 8))
+
+
+# Of each, all that torch counts.
+MODULES: dict[str, Callable[[], torch.Tensor]] = {
+    "linear of four dimensions": lambda: nn.Linear(20, 8)(given(2, 3, 4, 20)),
+    "a product of batches that are repeated": lambda: given(2, 1, 4, 5) @ given(3, 5, 6),
+    "a product with a vector": lambda: given(4, 5) @ given(5),
+    "addbmm": lambda: torch.addbmm(given(4, 6), given(3, 4, 5), given(3, 5, 6)),
+    "a depthwise convolution": lambda: nn.Conv2d(8, 8, 3, groups=8)(given(2, 8, 9, 9)),
+    "a convolution without a batch": lambda: nn.Conv2d(4, 6, 3)(given(4, 9, 9)),
+    "a dilated convolution in three dimensions": lambda: nn.Conv3d(4, 8, 3, groups=2, dilation=2)(given(1, 4, 7, 7, 7)),
+    "a transposed convolution with groups": lambda: nn.ConvTranspose2d(4, 8, 3, groups=2)(given(2, 4, 5, 5)),
+    "a transposed convolution with a stride": lambda: nn.ConvTranspose1d(4, 6, 3, 2, output_padding=1)(given(2, 4, 9)),
+    "attention without a fused kernel": math_attention,
+    "attention of several heads": lambda: nn.MultiheadAttention(16, 4, batch_first=True)(*(given(2, 5, 16),) * 3)[0],
+    "LSTM": lambda: nn.LSTM(7, 6, 2, bidirectional=True)(given(5, 3, 7))[0],
+    "GRU": lambda: nn.GRU(7, 6)(given(5, 3, 7))[0],
+    "RNN": lambda: nn.RNN(7, 6)(given(5, 3, 7))[0],
+    "a cell of an LSTM": lambda: nn.LSTMCell(7, 6)(given(3, 7))[0],
+    "a convolution of 16 bits": lambda: nn.Conv2d(4, 6, 3).bfloat16()(given(2, 4, 9, 9).bfloat16()),
+}
+
+
 def recorded(folder: Path, program: Callable[[], torch.Tensor]) -> tuple[tp.Report, profile, int]:
     """Return a report, torch's profiler with its FLOPs of the same run, and what torch's counter says."""
     with FlopCounterMode(display=False) as counter:
@@ -62,6 +93,15 @@ def test_forward_and_backward_have_the_flops_of_torchs_counter(
     report, _, expected = recorded(tmp_path, program)
     assert report.ops["flops"].sum() == expected > 0
     assert report.key_averages()["flops"].sum() == expected
+
+
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+def test_modules_of_many_kinds_have_the_flops_of_torchs_counter(
+    tmp_path: Path, module: Callable[[], torch.Tensor]
+) -> None:
+    report, _, expected = recorded(tmp_path, lambda: module().sum())
+    assert report.ops["flops"].sum() == expected
+    assert report.ops["work_flops"].sum() > 0
 
 
 def test_attention_on_the_cpu_which_torchs_counter_lacks_has_its_flops_too(tmp_path: Path) -> None:

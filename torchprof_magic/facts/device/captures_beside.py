@@ -10,6 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.captures import captures_of
 from torchprof_magic.facts.device.graph_captures import CapturedGraph, captured_calls, captured_graphs, with_all_around
+from torchprof_magic.facts.ops.hints import rows_that_tell
 from torchprof_magic.facts.shared import in_category, is_named
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, nearest_marked
 from torchprof_magic.model.meta import MAX_TEXT, GraphCapture, shortened
@@ -122,10 +123,15 @@ def _with_capture(joined: Trace, trace: Trace, other: Trace, added: _Added) -> T
 
 
 def _rows_of(graph: CapturedGraph, trace: Trace) -> IntArray:
-    """Return the events of a capture, rows in order: its launches and its begin, with all but the steps around them."""
+    """Return the events of a capture, rows in order: its launches and its begin, with all but the steps around them.
+
+    What tells a call around the launches how large its tensors are is among them.
+    """
     begins = captures_of(trace)
     begin = begins.row[(begins.start_ns == graph.start_ns) & (graph.start_ns > 0)]
-    rows = with_all_around(trace.events["parent"].to_numpy(), np.concatenate((graph.launches, begin)))
+    parent = trace.events["parent"].to_numpy()
+    around = with_all_around(parent, np.concatenate((graph.launches, begin)))
+    rows = with_all_around(parent, np.concatenate((around, rows_that_tell(trace, around))))
     return rows[~is_named(trace, STEP_PATTERN)[rows]]  # they are no steps of the recording beside
 
 

@@ -15,6 +15,7 @@ from torchprof_magic.facts.device.graph_work import graph_work, is_captured, ori
 from torchprof_magic.facts.device.kernel_types import type_in
 from torchprof_magic.facts.ops.calls import Nest, nest_among, ops_around
 from torchprof_magic.facts.ops.formulas import formula_of, read_inputs, work_of
+from torchprof_magic.facts.ops.hints import gradients_of_results, tensors_inside
 from torchprof_magic.facts.shared import (
     ask_event_names,
     device_rows,
@@ -42,6 +43,8 @@ _CALL = ("name", "shapes", "dtypes", "concrete_inputs")
 _ON_DEVICE = r"DtoD|Device\s*->\s*Device"
 
 
+# How many ops with formulas lie in one another at most: aten::stack, aten::cat, and what a compiler puts around.
+_NESTED = 4
 # Ranges of a server's step that say how long the requests are.
 _LENGTHS = r"\bexecute_.*sqsk[0-9]"
 
@@ -89,7 +92,10 @@ class _Calls(NamedTuple):
         """
         kernels = self.kernel[np.searchsorted(self.rows, rows)]
         calls = trace.events.select(_CALL)[rows].with_columns(
-            _types_of_lists(trace, rows, kernels), _contexts(trace, rows, launch)
+            _types_of_lists(trace, rows, kernels),
+            _contexts(trace, rows, launch),
+            gradients_of_results(trace, rows),
+            tensors_inside(trace, rows),
         )
         # A trace has millions of calls but few distinct ones.
         distinct = calls.unique(maintain_order=True).with_row_index("number")
@@ -129,7 +135,20 @@ def _candidates(trace: Trace) -> _Calls:
     if trace.has_device and len(rows):
         work, at = _kernels_of(trace, nest_among(trace, is_call))
         kernel[at[::-1]] = work[::-1]
+        _hand_up(trace, rows, kernel)
     return _Calls(rows, kernel)
+
+
+def _hand_up(trace: Trace, rows: IntArray, kernel: IntArray) -> None:
+    """Give calls without a kernel of their own the first one of a call inside."""
+    parent = trace.events["parent"].to_numpy()
+    place = np.full(trace.events.height + 1, NO_PARENT, np.int64)
+    place[rows] = np.arange(len(rows))
+    around = place[marked_above(parent, place[:-1] >= 0, parent[rows].astype(np.int64))]
+    for _ in range(_NESTED):
+        gives = np.flatnonzero((kernel >= 0) & (around >= 0))[::-1]
+        gives = gives[kernel[around[gives]] < 0]
+        kernel[around[gives]] = kernel[gives]
 
 
 def _kernels_of(trace: Trace, calls: Nest) -> tuple[IntArray, IntArray]:

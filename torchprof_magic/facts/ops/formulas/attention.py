@@ -98,6 +98,12 @@ def _backward(inputs: Inputs, *, causal: int) -> Work:
     return products(sizes.backward, three.backward_bytes(), three.query.dtype, needed=needed)
 
 
+def _is_masked(inputs: Inputs, place: int) -> bool:
+    """Return whether a flag, or the number of a kind of mask, says that the mask is causal."""
+    value = str(inputs.values[place]) if place < len(inputs.values) else ""
+    return value.lower() == "true" or (value.isdecimal() and value != "0")
+
+
 def _rows_first(
     inputs: Inputs, *, first: int, causal: int, lengths: int | None = None, is_backward: bool = False
 ) -> Work:
@@ -108,7 +114,7 @@ def _rows_first(
     sizes = three.heads_first.sizes
     flops = sizes.backward if is_backward else sizes.forward
     moved = three.backward_bytes() if is_backward else three.forward_bytes()
-    is_causal = inputs.is_true(causal)
+    is_causal = _is_masked(inputs, causal)
     return Work(_masked(flops, sizes, is_causal=is_causal), moved, three.query.dtype, is_matrix=True)
 
 
@@ -122,7 +128,7 @@ def _varlen(inputs: Inputs, *, first: int, lengths: int, causal: int, is_backwar
         raise ValueError("there is no sequence")
     sizes = _Sizes(heads, queries, keys // sequences, features, values)
     flops = sizes.backward if is_backward else sizes.forward
-    needed = flops // 2 if inputs.is_true(causal) and queries == keys else flops
+    needed = flops // 2 if _is_masked(inputs, causal) and queries == keys else flops
     moved = three.backward_bytes() if is_backward else three.forward_bytes()
     return Work(needed, moved, three.query.dtype, is_matrix=True)
 
@@ -138,17 +144,37 @@ def _flexible(inputs: Inputs, *, is_backward: bool) -> Work:
 def _paged(inputs: Inputs) -> Work:
     """Return the work of requests whose keys lie in pages: their lengths stand in the range around the call."""
     three = _three(inputs, 0, 3)
+    (_, heads, features), (_, shared_heads, values) = three.query.dims, three.value.dims
+    stored = Tensor([shared_heads, features + values], three.key.dtype)
+    return _of_requests(inputs, heads, three.query, stored, three.out)
+
+
+def _of_requests(inputs: Inputs, heads: int, query: Tensor, stored: Tensor, out: Tensor) -> Work:
+    """Return the work of requests, with the key and the value of one of their tokens, in all shared heads."""
     requests = requests_of(inputs.context)
     if requests is None or requests.scores is None or requests.keys is None:
         raise ValueError("no range around the call says how long the requests are")
-    (_, heads, features), (_, shared_heads, values) = three.query.dims, three.value.dims
-    stored = Tensor([requests.keys, shared_heads, features + values], three.key.dtype)
-    return Work(
-        2 * heads * requests.scores * (features + values),
-        bytes_of([three.query, stored, three.out]),
-        three.query.dtype,
-        is_matrix=True,
-    )
+    read = Tensor([requests.keys, *stored.dims], stored.dtype)
+    flops = 2 * heads * requests.scores * stored.dims[-1]
+    return Work(flops, bytes_of([query, read, out]), query.dtype, is_matrix=True)
+
+
+def _of_pages(inputs: Inputs, *, query: int, heads: int | None = None) -> Work:
+    """Return the work of attention to pages of keys, whose features are those of the query.
+
+    Pages are of blocks, tokens, heads and features, unless an input says how many heads there are.
+    """
+    given, pages = inputs.tensor(query, 3), inputs.tensor(query + 1)
+    shared = inputs.number(heads) if heads is not None else pages.dims[-2]
+    features = given.dims[-1]
+    return _of_requests(inputs, given.dims[1], given, Tensor([shared, 2 * features], pages.dtype), given)
+
+
+def _sequences(inputs: Inputs, *, causal: int, lengths: int) -> Work:
+    """Return the work of attention to keys in one tensor, or in pages if they have one dimension more."""
+    if len(inputs.dims(1)) > len(inputs.dims(0)):
+        return _of_pages(inputs, query=0)
+    return _rows_first(inputs, first=0, causal=causal, lengths=lengths)
 
 
 def _vectors(inputs: Inputs) -> Work:
@@ -160,6 +186,11 @@ def _vectors(inputs: Inputs) -> Work:
     return Work(3 * count, bytes_of([*turned, *turned]), turned[0].dtype)
 
 
+_OF_REQUESTS = (
+    "2 · heads · pairs of a query and a key of one request · (features + features of the value), from the "
+    "lengths in the range around it; half of the pairs among the new tokens of a request"
+)
+_OF_REQUESTS_MOVES = "query, output, and the keys and values of all requests"
 _SDPA = "aten::_scaled_dot_product_{}_attention{}"
 
 
@@ -184,6 +215,29 @@ def _sdpa(kind: str, causal: tuple[int, int]) -> tuple[Formula, Formula]:
     return forward, back
 
 
+def _sequence_row(ops: tuple[str, ...], *, causal: int, first: int = 0, lengths: int | None = None) -> Formula:
+    """Return the row of attention of batch, length, heads and features, or of sequences that follow one another.
+
+    ``first`` is the place of the query, ``causal`` that of the flag, and ``lengths`` that of where sequences begin.
+    """
+    said = ". Sequences in one tensor count as if all were as long" if lengths is not None else ""
+    if first:
+        return Formula(
+            group=_GROUP,
+            ops=ops,
+            flops=f"{_BACKWARD_FLOPS}; half with a causal mask{said}",
+            moves=_BACKWARD_MOVES,
+            work=lambda inputs: _rows_first(inputs, first=first, causal=causal, lengths=lengths, is_backward=True),
+        )
+    return Formula(
+        group=_GROUP,
+        ops=ops,
+        flops=f"{_FORWARD_FLOPS}; half with a causal mask{said}. Keys in pages count by the range around the call",
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _sequences(inputs, causal=causal, lengths=lengths or len(inputs.shapes)),
+    )
+
+
 FORMULAS = (
     *_sdpa("flash", (4, 11)),
     *_sdpa("efficient", (6, 11)),
@@ -204,6 +258,57 @@ FORMULAS = (
         moves=_BACKWARD_MOVES,
         work=lambda inputs: _backward(inputs, causal=7),
         is_counted=True,
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("aten::_scaled_dot_product_fused_attention_overrideable",),
+        flops=f"{_FORWARD_FLOPS}; half with a causal mask",
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _forward(inputs, causal=5)._replace(counted=None),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("aten::_scaled_dot_product_fused_attention_overrideable_backward",),
+        flops=f"{_BACKWARD_FLOPS}; half with a causal mask",
+        moves=_BACKWARD_MOVES,
+        work=lambda inputs: _backward(inputs, causal=13)._replace(counted=None),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("aten::_cudnn_attention_forward",),
+        flops=f"{_FORWARD_FLOPS}; half with a causal mask",
+        moves=_FORWARD_MOVES,
+        work=lambda inputs: _forward(inputs, causal=10)._replace(counted=None),
+    ),
+    _sequence_row(("aten::_efficient_attention_forward",), causal=9, lengths=4),
+    _sequence_row(
+        ("xformers::efficient_attention_forward_cutlass", "xformers::efficient_attention_forward_ck"),
+        causal=10,
+        lengths=4,
+    ),
+    _sequence_row(("xformers_flash::flash_fwd",), causal=10, lengths=3),
+    _sequence_row(("FlashAttnVarlenFunc",), causal=9, lengths=3),
+    _sequence_row(("_vllm_fa2_C::varlen_fwd",), causal=15, lengths=4),
+    _sequence_row(("flash_attn_3::fwd", "_vllm_fa3_C::fwd", "sgl_kernel::fwd"), causal=24, lengths=7),
+    _sequence_row(("aiter::mha_varlen_fwd", "aiter::fmha_v3_varlen_fwd"), causal=12, lengths=3),
+    _sequence_row(("aten::_flash_attention_backward",), first=1, causal=11, lengths=6),
+    _sequence_row(("aten::_efficient_attention_backward",), first=1, causal=14, lengths=6),
+    _sequence_row(("flash_attn_3::bwd",), first=1, causal=16, lengths=9),
+    _sequence_row(("aiter::mha_bwd", "aiter::fmha_v3_bwd"), first=1, causal=8),
+    _sequence_row(("aiter::mha_varlen_bwd", "aiter::fmha_v3_varlen_bwd"), first=1, causal=13, lengths=6),
+    Formula(
+        group=_GROUP,
+        ops=("_C::paged_attention_v1",),
+        flops=_OF_REQUESTS,
+        moves=_OF_REQUESTS_MOVES,
+        work=lambda inputs: _of_pages(inputs, query=1, heads=4),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("_C::paged_attention_v2", "_rocm_C::paged_attention"),
+        flops=_OF_REQUESTS,
+        moves=_OF_REQUESTS_MOVES,
+        work=lambda inputs: _of_pages(inputs, query=4, heads=7),
     ),
     Formula(
         group=_GROUP,
@@ -264,9 +369,8 @@ FORMULAS = (
     Formula(
         group=_GROUP,
         ops=("vllm::unified_attention*", "aiter::mha_batch_prefill"),
-        flops="2 · heads · pairs of a query and a key of one request · (features + features of the value), from the "
-        "lengths in the range around it; half of the pairs among the new tokens of a request",
-        moves="query, output, and the keys and values of all requests",
+        flops=_OF_REQUESTS,
+        moves=_OF_REQUESTS_MOVES,
         work=_paged,
     ),
     Formula(

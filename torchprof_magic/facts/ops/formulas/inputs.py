@@ -49,7 +49,9 @@ class Inputs(NamedTuple):
 
     ``dtypes`` are the types of tensors as torch writes them. ``kernel_type`` is the type of the elements of lists of
     tensors, of which torch records none: that of the kernel, empty if not known. ``context`` is the annotation around
-    the call that says which requests are served.
+    the call that says which requests are served. ``gradient`` are the dimensions of what its backward pass gets, which
+    are those of its result, and ``inside`` those of the tensors that ops inside the call look at; of the calls that
+    say too little of themselves.
     """
 
     shapes: list[object]
@@ -57,6 +59,8 @@ class Inputs(NamedTuple):
     dtypes: list[object] = []  # noqa: RUF012 - never changed
     kernel_type: str = ""
     context: str = ""
+    gradient: Dims = []  # noqa: RUF012 - never changed
+    inside: list[Dims] = []  # noqa: RUF012 - never changed
 
     def dims(self, place: int, count: int | None = None) -> Dims:
         """Return the dimensions of a tensor; raise ``ValueError`` unless it is one, with ``count`` of them if given."""
@@ -73,16 +77,16 @@ class Inputs(NamedTuple):
         return found if isinstance(found, str) else ""
 
     def tensor(self, place: int, count: int | None = None) -> Tensor:
-        """Return a tensor with dimensions; raise ``ValueError`` unless it is one."""
+        """Return a tensor, with ``count`` dimensions if given; raise ``ValueError`` unless it is one."""
+        if count is None and self._is_single(place):
+            return Tensor([], self.dtype(place))
         return Tensor(self.dims(place, count), self.dtype(place))
 
     def operand(self, place: int) -> Tensor | None:
         """Return a tensor, which may have no dimensions; None for a number and for what is not there."""
         if place >= len(self.shapes):
             return None
-        if self.shapes[place]:
-            return self.tensor(place)
-        return Tensor([], self.dtype(place)) if self.dtype(place) not in _NO_TENSOR else None
+        return self.tensor(place) if self.shapes[place] or self._is_single(place) else None
 
     def tensors(self, *places: int) -> list[Tensor]:
         """Return those of some inputs that are tensors, also ones without dimensions."""
@@ -134,6 +138,10 @@ class Inputs(NamedTuple):
         """Return a value that is not a tensor; raise ``ValueError`` if none was recorded."""
         # torch writes them as Python does: [2, 2], False.
         return json.loads(str(self.values[place]).lower())
+
+    def _is_single(self, place: int) -> bool:
+        """Return whether an input is a tensor without dimensions, which only its type tells from what is none."""
+        return self.shapes[place] == [] and self.dtype(place) not in _NO_TENSOR
 
     def _is_dims(self, place: int) -> bool:
         found = self.shapes[place]

@@ -20,6 +20,13 @@ def _embedding(inputs: Inputs) -> Work:
     return Work(0, bytes_of([rows, rows, indices]), weight.dtype)
 
 
+def _bag_backward(inputs: Inputs) -> Work:
+    """Return the work of adding the gradient of each bag to those of its rows; the rest of the weight is zeroed."""
+    gradient, indices, bags = inputs.tensor(0, 2), inputs.tensor(1, 1), inputs.tensor(2, 1)
+    weight = Tensor([inputs.number(5), gradient.dims[-1]], gradient.dtype)
+    return Work(indices.numel * gradient.dims[-1], bytes_of([gradient, indices, bags, weight]), gradient.dtype)
+
+
 def _embedding_backward(inputs: Inputs) -> Work:
     """Return the work of adding each row of the gradient to that of its index; the rest of the weight is zeroed."""
     gradient, indices = inputs.tensor(0), inputs.tensor(1)
@@ -58,12 +65,16 @@ def _index(inputs: Inputs) -> Work:
     return Work(0, bytes_of([out, out, *(Tensor(each.dims, "long int") for each in indices)]), x.dtype)
 
 
-def _scatter(inputs: Inputs, *, adds: bool) -> Work:
-    """Return the work of writing chosen elements, read before where something is added to them."""
+def _scatter(inputs: Inputs, *, adds: bool, copies: bool = False) -> Work:
+    """Return the work of writing chosen elements, read before where something is added to them.
+
+    Where the result is a new tensor, all of the first is read, and as much is written.
+    """
     x, indices, source = inputs.tensor(0), inputs.tensor(2), inputs.operand(3)
     count = source.numel if source and source.dims else prod(indices.dims)
     written = Tensor([count], x.dtype)
-    moved = [written, indices, *([written] if adds else []), *([source] if source else [])]
+    changed = [x, x] if copies else [written, *[written] * adds]
+    moved = [*changed, indices, *([source] if source else [])]
     return Work(count * adds, bytes_of(moved), x.dtype)
 
 
@@ -93,17 +104,35 @@ FORMULAS = (
         "the rows of all bags, the sums, the indices and where each bag begins",
         _bag,
     ),
+    _row(
+        ("aten::_embedding_bag_dense_backward",),
+        "1 an element of the rows",
+        "the gradient of the output, the indices and the bag of each, and the gradient of the whole weight",
+        _bag_backward,
+    ),
     _row(("aten::index_select",), "none", _PICKED, _index_select),
     _row(("aten::gather", "aten::take_along_dim"), "none", _PICKED, _gather),
     _row(("aten::index",), "none", _PICKED, _index),
     _row(
-        ("aten::scatter", "aten::scatter_", "aten::index_copy_"),
+        ("aten::scatter", "aten::index_copy"),
+        "none",
+        "the whole input, read and written, the indices and the source",
+        lambda inputs: _scatter(inputs, adds=False, copies=True),
+    ),
+    _row(
+        ("aten::scatter_add", "aten::index_add"),
+        "1 an element of the source",
+        "the whole input, read and written, the indices and the source",
+        lambda inputs: _scatter(inputs, adds=True, copies=True),
+    ),
+    _row(
+        ("aten::scatter_", "aten::index_copy_"),
         "none",
         "the indices, what is written, and its source",
         lambda inputs: _scatter(inputs, adds=False),
     ),
     _row(
-        ("aten::scatter_add", "aten::scatter_add_", "aten::index_add", "aten::index_add_"),
+        ("aten::scatter_add_", "aten::index_add_"),
         "1 an element of the source",
         "the indices, the source, and the elements that it is added to, read and written",
         lambda inputs: _scatter(inputs, adds=True),

@@ -14,18 +14,23 @@ if TYPE_CHECKING:
 _GROUP = "Normalisation and softmax"
 
 
-def _norm(count: Callable[[Inputs, Tensor], int], *, weights: tuple[int, ...]) -> Callable[[Inputs], Work]:
+def _norm(
+    count: Callable[[Inputs, Tensor], int], *, weights: tuple[int, ...], training: int | None = None
+) -> Callable[[Inputs], Work]:
     """Return the formula of a norm that has the statistics of ``count`` groups; its output is like its input.
 
     One operation for the mean, three for the variance, two to normalise, and one for the weight and the bias each;
-    two for the statistics of each group, which are written with 4 bytes each.
+    two for the statistics of each group, which are written with 4 bytes each. Where input ``training`` is false, those
+    of the running statistics, which are read, are not computed.
     """
 
     def work(inputs: Inputs) -> Work:
         x = inputs.tensor(0)
         parameters = inputs.tensors(*weights)
         groups = count(inputs, x)
-        flops = (6 + min(len(parameters), 2)) * x.numel + 2 * groups
+        has_statistics = training is not None and str(inputs.values[training : training + 1]).lower() == "['false']"
+        flops = (2 if has_statistics else 6) + min(len(parameters), 2)
+        flops = flops * x.numel + 2 * groups
         statistics = Tensor([2 * groups], "float")
         return Work(flops, bytes_of([x, x, *parameters, statistics]), x.dtype)
 
@@ -100,11 +105,35 @@ def _rms_backward(inputs: Inputs) -> Work:
     return Work((8 + 2 * bool(weight)) * x.numel, bytes_of([gradient, x, x, *weight, *weight]), x.dtype)
 
 
+def _given_statistics(inputs: Inputs) -> Work:
+    x, parameters = inputs.tensor(0), inputs.tensors(1, 2)
+    statistics = Tensor([2 * x.dims[1]], "float")
+    flops = (2 + len(parameters)) * x.numel + 2 * x.dims[1]
+    return Work(flops, bytes_of([x, x, *parameters, statistics]), x.dtype)
+
+
+def _statistics(inputs: Inputs) -> Work:
+    x = inputs.tensor(0)
+    return Work(4 * x.numel + 2 * x.dims[1], bytes_of([x, Tensor([2 * x.dims[1]], "float")]), x.dtype)
+
+
+def _synchronised_backward(inputs: Inputs, *, writes: bool) -> Work:
+    """Return the work of one of the two halves of the backward pass of a batch norm over several devices."""
+    gradient, x = inputs.tensor(0), inputs.tensor(1)
+    moved = [gradient, x, *[x] * writes, Tensor([4 * x.dims[1]], "float")]
+    return Work((6 if writes else 4) * x.numel, bytes_of(moved), x.dtype)
+
+
 def _softmax(inputs: Inputs) -> Work:
     x = inputs.tensor(0)
     # The third input is true where 16 bits become 32.
     out = Tensor(x.dims, "float") if inputs.is_true(2) else x
     return Work(5 * x.numel, bytes_of([x, out]), x.dtype)
+
+
+def _masked_softmax(inputs: Inputs) -> Work:
+    x, mask = inputs.tensor(0), inputs.tensor(1)
+    return Work(6 * x.numel, bytes_of([x, mask, x]), x.dtype)
 
 
 def _softmax_backward(inputs: Inputs) -> Work:
@@ -140,12 +169,37 @@ FORMULAS = (
             "aten::miopen_batch_norm",
             "aten::_native_batch_norm_legit",
         ),
-        _NORM_FLOPS,
+        f"{_NORM_FLOPS}; 4 an element less where statistics are given",
         _NORM_MOVES,
-        _norm(_channels, weights=(1, 2)),
+        _norm(_channels, weights=(1, 2), training=5),
+    ),
+    _row(("aten::_batch_norm_with_update",), _NORM_FLOPS, _NORM_MOVES, _norm(_channels, weights=(1, 2))),
+    _row(
+        ("aten::_native_batch_norm_legit_no_training", "aten::_batch_norm_no_update", "aten::batch_norm_elemt"),
+        "2 an element, and one more each for a weight and a bias; 2 for each channel",
+        "input, output, weight, bias; mean and variance with 4 bytes each",
+        _given_statistics,
     ),
     _row(
-        ("aten::native_batch_norm_backward",),
+        ("aten::batch_norm_stats",),
+        "4 an element, 2 for each channel",
+        "input; mean and variance with 4 bytes each",
+        _statistics,
+    ),
+    _row(
+        ("aten::batch_norm_backward_reduce",),
+        "4 an element",
+        "input, the gradient of the output, and four numbers of 4 bytes for each channel",
+        lambda inputs: _synchronised_backward(inputs, writes=False),
+    ),
+    _row(
+        ("aten::batch_norm_backward_elemt",),
+        "6 an element",
+        "input and its gradient, the gradient of the output, and four numbers of 4 bytes for each channel",
+        lambda inputs: _synchronised_backward(inputs, writes=True),
+    ),
+    _row(
+        ("aten::native_batch_norm_backward", "aten::batch_norm_backward"),
         _BACK_FLOPS,
         _BACK_MOVES,
         _norm_backward(_channels, x=1, weight=2),
@@ -177,7 +231,7 @@ FORMULAS = (
         _rms(0, (0, 0), 1),
     ),
     _row(
-        ("_C::rms_norm", "aiter::rmsnorm", "sgl_kernel::rmsnorm"),
+        ("_C::rms_norm", "aiter::rmsnorm", "sgl_kernel::rmsnorm", "aiter::rms_norm_cu"),
         _RMS_FLOPS,
         "input, output and weight",
         _rms(1, (0, 1), 2),
@@ -194,7 +248,8 @@ FORMULAS = (
         "input, output, the residual before and after, and weight",
         _rms(1, (0, 1, 2, 3), 4, adds=True),
     ),
-    _row(("aten::_softmax", "aten::_log_softmax"), "5 an element", "input and output", _softmax),
+    _row(("aten::_masked_softmax",), "6 an element", "input, mask and output", _masked_softmax),
+    _row(("aten::_softmax", "aten::_safe_softmax", "aten::_log_softmax"), "5 an element", "input and output", _softmax),
     _row(
         ("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"),
         "4 an element",

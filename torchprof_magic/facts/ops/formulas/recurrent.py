@@ -62,6 +62,11 @@ def _one_layer(inputs: Inputs) -> Work:
     return Work(flops, bytes_of([x, of_input, of_hidden, out]), x.dtype, is_matrix=True)
 
 
+def _one_layer_backward(inputs: Inputs) -> Work:
+    forward = _one_layer(inputs)
+    return forward._replace(flops=2 * forward.flops, bytes=None if forward.bytes is None else 2 * forward.bytes)
+
+
 def _row(op: str, flops: str, moves: str, places: _Places, *, is_backward: bool = False) -> Formula:
     work = _backward if is_backward else _forward
     return Formula(group=_GROUP, ops=(op,), flops=flops, moves=moves, work=lambda inputs: work(inputs, places))
@@ -74,6 +79,13 @@ FORMULAS = (
     _row("aten::_cudnn_rnn_backward", f"twice: {_FLOPS}", _BACK_MOVES, _Places(10, 11, 12, 13, 17), is_backward=True),
     _row("aten::miopen_rnn", _FLOPS, _MOVES, _Places(5, 6, None, 7, 11)),
     _row("aten::miopen_rnn_backward", f"twice: {_FLOPS}", _BACK_MOVES, _Places(9, 10, None, 11, 15), is_backward=True),
+    Formula(
+        group=_GROUP,
+        ops=("aten::mkldnn_rnn_layer_backward",),
+        flops="4 · steps · batch · elements of both weights",
+        moves=_BACK_MOVES,
+        work=_one_layer_backward,
+    ),
     Formula(
         group=_GROUP,
         ops=("aten::mkldnn_rnn_layer",),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.ops.formulas.inputs import Inputs, Tensor
 from torchprof_magic.facts.ops.formulas.work import Formula, Work, bytes_of
+from torchprof_magic.model.dtypes import is_floating, size_of_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +31,12 @@ def _rest(inputs: Inputs, x: Tensor, place: int) -> Dims:
 
 
 def _reduction(
-    flops: int = 1, *, dims_at: int = 1, out_dtype: str = "", has_indices: bool = False
+    flops: int = 1, *, dims_at: int = 1, out_dtype: str = "", has_indices: bool = False, is_sum: bool = False
 ) -> Callable[[Inputs], Work]:
     def work(inputs: Inputs) -> Work:
         x = inputs.tensor(0)
         rest = _rest(inputs, x, dims_at)
-        outs = [Tensor(rest, out_dtype or x.dtype)]
+        outs = [Tensor(rest, out_dtype or (_summed(x.dtype) if is_sum else x.dtype))]
         if has_indices and rest:
             outs.append(Tensor(rest, "long int"))
         return Work(flops * x.numel, bytes_of([x, *outs]), x.dtype)
@@ -43,9 +44,14 @@ def _reduction(
     return work
 
 
-def _scan(inputs: Inputs) -> Work:
+def _summed(dtype: str) -> str:
+    """Return the type of a sum: that of its summands, unless these are whole numbers, whose sum has 64 bits."""
+    return dtype if is_floating(dtype) or not size_of_type(dtype) else "long int"
+
+
+def _scan(inputs: Inputs, *, has_indices: bool = False) -> Work:
     x = inputs.tensor(0)
-    return Work(x.numel, bytes_of([x, x]), x.dtype)
+    return Work(x.numel, bytes_of([x, x, *[Tensor(x.dims, "long int")] * has_indices]), x.dtype)
 
 
 def _norms(inputs: Inputs) -> Work:
@@ -54,10 +60,10 @@ def _norms(inputs: Inputs) -> Work:
     return Work(2 * sum(tensor.numel for tensor in tensors), bytes_of([*tensors, outs]), tensors[0].dtype)
 
 
-def _pool(inputs: Inputs, *, has_indices: bool) -> Work:
-    """Return the work of a window over each point of the output."""
+def _pool(inputs: Inputs, *, has_indices: bool, spread: int = 2) -> Work:
+    """Return the work of a window over each point of the output, in ``spread`` dimensions."""
     x = inputs.tensor(0)
-    spread = min(len(x.dims) - 1, 2)
+    spread = min(len(x.dims) - 1, spread)
     kernel = inputs.numbers(1, spread)
     try:
         step = inputs.numbers(2, spread)
@@ -79,8 +85,27 @@ def _pool_backward(inputs: Inputs) -> Work:
 
 def _adaptive(inputs: Inputs) -> Work:
     x = inputs.tensor(0)
-    points = inputs.numbers(1, 2)
-    return Work(x.numel, bytes_of([x, Tensor([*x.dims[:-2], *points], x.dtype)]), x.dtype)
+    points = inputs.value(1)
+    if not isinstance(points, list) or not 0 < len(points) < len(x.dims):
+        raise ValueError("the size of the output was not recorded")
+    return Work(x.numel, bytes_of([x, Tensor([*x.dims[: -len(points)], *points], x.dtype)]), x.dtype)
+
+
+def _averaged_backward(inputs: Inputs) -> Work:
+    gradient, x = inputs.tensor(0), inputs.tensor(1)
+    return Work(x.numel, bytes_of([gradient, x]), gradient.dtype)
+
+
+def _extremes(inputs: Inputs) -> Work:
+    x = inputs.tensor(0)
+    return Work(2 * x.numel, bytes_of([x, Tensor([2], x.dtype)]), x.dtype)
+
+
+def _distances(inputs: Inputs) -> Work:
+    """Return the work of the distance of each point of the first input from each of the second."""
+    one, other = inputs.tensor(0), inputs.tensor(1)
+    out = Tensor([*one.dims[:-1], other.dims[-2]], one.dtype)
+    return Work(3 * out.numel * one.dims[-1], bytes_of([one, other, out]), one.dtype)
 
 
 def _nll(inputs: Inputs) -> Work:
@@ -102,13 +127,14 @@ _ONCE = "1 an element of the input"
 _MOVES, _INDICES = "input and output", "and indices of 8 bytes"
 FORMULAS = (
     _row(
-        ("aten::sum", "aten::mean", "aten::amax", "aten::amin", "aten::prod", "aten::nansum", "aten::logsumexp"),
+        ("aten::sum", "aten::prod", "aten::nansum"),
         _ONCE,
-        _MOVES,
-        _reduction(),
+        "input and output, which has 8 bytes an element for whole numbers",
+        _reduction(is_sum=True),
     ),
+    _row(("aten::mean", "aten::amax", "aten::amin", "aten::logsumexp"), _ONCE, _MOVES, _reduction()),
     _row(
-        ("aten::max", "aten::min", "aten::median"),
+        ("aten::max", "aten::min", "aten::median", "aten::nanmedian"),
         _ONCE,
         "input, output, and indices of 8 bytes",
         _reduction(has_indices=True),
@@ -127,7 +153,38 @@ FORMULAS = (
         _MOVES,
         _reduction(4),
     ),
-    _row(("aten::cumsum", "aten::cumprod", "aten::cummax", "aten::cummin", "aten::logcumsumexp"), _ONCE, _MOVES, _scan),
+    _row(("aten::cumsum", "aten::cumprod", "aten::logcumsumexp"), _ONCE, _MOVES, _scan),
+    _row(
+        ("aten::cummax", "aten::cummin", "aten::_cummax_helper", "aten::_cummin_helper"),
+        _ONCE,
+        "input, output, and indices of 8 bytes",
+        lambda inputs: _scan(inputs, has_indices=True),
+    ),
+    _row(("aten::aminmax",), "2 an element of the input", "input and both results", _extremes),
+    _row(("aten::_cdist_forward",), "3 for each feature of each pair", "both inputs and the output", _distances),
+    _row(
+        ("aten::max_pool3d_with_indices",),
+        "elements of the window for each element of the output",
+        "input, output, and indices of 8 bytes",
+        lambda inputs: _pool(inputs, has_indices=True, spread=3),
+    ),
+    _row(
+        ("aten::avg_pool3d",),
+        "elements of the window for each element of the output",
+        _MOVES,
+        lambda inputs: _pool(inputs, has_indices=False, spread=3),
+    ),
+    _row(
+        (
+            "aten::avg_pool2d_backward",
+            "aten::avg_pool3d_backward",
+            "aten::_adaptive_avg_pool2d_backward",
+            "aten::_adaptive_avg_pool3d_backward",
+        ),
+        "1 an element of the gradient of the input",
+        "the gradients of output and input",
+        _averaged_backward,
+    ),
     _row(("aten::_foreach_norm",), "2 an element of the input", "all inputs, and one number each", _norms),
     _row(
         ("aten::max_pool2d_with_indices",),
@@ -142,12 +199,12 @@ FORMULAS = (
         lambda inputs: _pool(inputs, has_indices=False),
     ),
     _row(
-        ("aten::max_pool2d_with_indices_backward",),
+        ("aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward"),
         "1 an element of the gradient of the output",
         "the gradients of output and input, and indices of 8 bytes",
         _pool_backward,
     ),
-    _row(("aten::_adaptive_avg_pool2d",), _ONCE, _MOVES, _adaptive),
+    _row(("aten::_adaptive_avg_pool2d", "aten::_adaptive_avg_pool3d"), _ONCE, _MOVES, _adaptive),
     _row(("aten::nll_loss_forward", "aten::nll_loss2d_forward"), "1 a row", "one element a row, and the targets", _nll),
     _row(
         ("aten::nll_loss_backward", "aten::nll_loss2d_backward"),

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING
 from torchprof_magic.facts.ops.formulas import (
     attention,
     convolutions,
+    experts,
+    images,
     lookups,
     matrices,
     norms,
     optimizers,
     pointwise,
+    quantized,
     recurrent,
     reductions,
+    searches,
 )
 from torchprof_magic.facts.ops.formulas.inputs import Inputs
 from torchprof_magic.model.trace import MAX_SUM
@@ -29,12 +33,16 @@ if TYPE_CHECKING:
 # Every formula that comes with the package. Patterns are asked in this order, after whole names.
 ALL: tuple[Formula, ...] = (
     *matrices.FORMULAS,
+    *experts.FORMULAS,
+    *quantized.FORMULAS,
     *convolutions.FORMULAS,
     *attention.FORMULAS,
     *norms.FORMULAS,
     *pointwise.FORMULAS,
     *reductions.FORMULAS,
     *lookups.FORMULAS,
+    *searches.FORMULAS,
+    *images.FORMULAS,
     *recurrent.FORMULAS,
     *optimizers.FORMULAS,
 )
@@ -65,17 +73,23 @@ def formulas_of(ops: Iterable[str]) -> list[Formula | None]:
 
 
 def read_inputs(
-    shapes: str | None, dtypes: str | None = None, values: str | None = None, kernel_type: str = "", context: str = ""
+    shapes: str | None,
+    dtypes: str | None = None,
+    values: str | None = None,
+    kernel_type: str = "",
+    context: str = "",
+    gradient: str = "",
+    inside: str = "",
 ) -> Inputs | None:
     """Return the inputs of a call from what was recorded of them, None if that makes no sense."""
     try:
-        parts = [json.loads(text or "[]") for text in (shapes, values, dtypes)]
+        parts = [json.loads(text or "[]") for text in (shapes, values, dtypes, gradient, inside)]
     except (ValueError, RecursionError):
         return None
     if not all(isinstance(part, list) for part in parts):
         return None
-    shaped, concrete, typed = parts
-    return Inputs(shaped, concrete, typed, kernel_type, context)
+    shaped, concrete, typed, result, found = parts
+    return Inputs(shaped, concrete, typed, kernel_type, context, result, found)
 
 
 def work_of(op: str, inputs: Inputs | None) -> Work | None:

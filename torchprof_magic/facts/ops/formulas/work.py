@@ -35,7 +35,8 @@ class Formula:
     """One row of the table: the ops that it is of, and what it counts.
 
     ``ops`` are whole names, or patterns with ``*`` at the end. ``flops`` and ``moves`` are the formulas in words, for
-    the docs, and ``work`` computes them; it raises ``ValueError`` where the inputs do not tell.
+    the docs, and ``work`` computes them; it raises ``ValueError`` where the inputs do not tell. ``inside`` is the op
+    inside its calls whose tensors it has to know.
     """
 
     group: str
@@ -44,6 +45,7 @@ class Formula:
     moves: str
     work: Callable[[Inputs], Work]
     is_counted: bool = False
+    inside: str = ""
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int | None:
