@@ -716,7 +716,7 @@ def formulas() -> str:
             ", ".join(f"{kind} {rate:,g}" for kind, rate in peak.matrix.items()),
             ", ".join(f"{kind} {rate:,g}" for kind, rate in peak.vector.items()),
             f"{peak.memory:g}",
-            f"{peak.note} [Source]({peak.source})".strip(),
+            f"{peak.note} {peak.source}.".strip(),
         )
         for peak in PEAKS
     )

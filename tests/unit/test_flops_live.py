@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable  # noqa: TC003 - of a table
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -100,7 +100,8 @@ def test_modules_of_many_kinds_have_the_flops_of_torchs_counter(
     tmp_path: Path, module: Callable[[], torch.Tensor]
 ) -> None:
     report, _, expected = recorded(tmp_path, lambda: module().sum())
-    assert report.ops["flops"].sum() == expected
+    # There is no such column where torch counts nothing.
+    assert (report.ops["flops"].sum() if "flops" in report.ops.columns else 0) == expected
     assert report.ops["work_flops"].sum() > 0
 
 

@@ -50,23 +50,16 @@ def _half(rate: float, **more: float) -> dict[str, float]:
     return {"f16": rate, "bf16": rate, **more}
 
 
-_NV = "https://www.nvidia.com/en-us/data-center/"
-_V100 = "https://images.nvidia.com/content/technologies/volta/pdf/volta-v100-datasheet-update-us-1165301-r5.pdf"
-_A100 = f"{_NV}a100/"
-_H100, _H200 = f"{_NV}h100/", f"{_NV}h200/"
-_B200 = "https://resources.nvidia.com/en-us-blackwell-architecture/datasheet"
-_ADA = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
-_AMPERE = "https://www.nvidia.com/content/PDF/nvidia-ampere-ga-102-gpu-architecture-whitepaper-v2.pdf"
-_RTX_BLACKWELL = (
-    "https://images.nvidia.com/aem-dam/Solutions/geforce/blackwell/nvidia-rtx-blackwell-gpu-architecture.pdf"
-)
-_RTX_PRO = (
-    "https://www.nvidia.com/content/dam/en-zz/Solutions/design-visualization/quadro-product-literature/"
-    "NVIDIA-RTX-Blackwell-PRO-GPU-Architecture-v1.0.pdf"
-)
-_AMD = "https://www.amd.com/en/products/accelerators/instinct/"
-_INTEL = "https://www.intel.com/content/www/us/en/products/details/processors/ai-accelerators/"
-_META = "https://ai.meta.com/blog/"
+_V100 = "NVIDIA V100 Tensor Core GPU, datasheet"
+_A100 = "NVIDIA A100 Tensor Core GPU, datasheet"
+_H100, _H200 = "NVIDIA H100 Tensor Core GPU, datasheet", "NVIDIA H200 Tensor Core GPU, datasheet"
+_GH200 = "NVIDIA GH200 Grace Hopper Superchip, datasheet"
+_B200 = "NVIDIA Blackwell, datasheet of HGX B200 and GB200 NVL72"
+_B300 = "NVIDIA Blackwell Ultra, datasheet of HGX B300 and GB300 NVL72"
+_ADA = "NVIDIA Ada GPU Architecture, white paper"
+_AMPERE = "NVIDIA Ampere GA102 GPU Architecture, white paper"
+_RTX_BLACKWELL = "NVIDIA RTX Blackwell GPU Architecture, white paper"
+_RTX_PRO = "NVIDIA RTX Blackwell PRO GPU Architecture, white paper"
 _ACCUMULATES = "16-bit products that are added up with 32 bits."
 _DIE = "Of one of its two dies: each is a device of its own."
 _H100_MATRIX = _half(989.4, tf32=494.7, f8=1978.9, i8=1978.9, f64=67)
@@ -106,7 +99,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix={"f16": 65, "i8": 130},
         vector={"f32": 8.1},
         memory=0.32,
-        source=f"{_NV}tesla-t4/",
+        source="NVIDIA T4 Tensor Core GPU, datasheet",
     ),
     Peak(
         title="NVIDIA A100 80GB PCIe",
@@ -126,7 +119,7 @@ PEAKS: tuple[Peak, ...] = (
     ),
     Peak(
         title="NVIDIA A100 40GB",
-        pattern=r"\bA[18]00\b",
+        pattern=r"\bA[18]00\b(?!.*(?:64|80) ?GB)",
         matrix=_A100_MATRIX,
         vector=_A100_VECTOR,
         memory=1.555,
@@ -138,7 +131,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(165, tf32=82, i8=330, f64=10.3),
         vector={"f32": 10.3, "f64": 5.2},
         memory=0.933,
-        source=f"{_NV}products/a30-gpu/",
+        source="NVIDIA A30 Tensor Core GPU, datasheet",
     ),
     Peak(
         title="NVIDIA A10G",
@@ -146,7 +139,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(70, tf32=35, i8=140),
         vector={"f32": 35},
         memory=0.6,
-        source="https://d1.awsstatic.com/product-marketing/ec2/NVIDIA_AWS_A10G_DataSheet_FINAL_02_17_2022.pdf",
+        source="NVIDIA A10G Tensor Core GPU for AWS, datasheet",
     ),
     Peak(
         title="NVIDIA A10",
@@ -154,7 +147,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(125, tf32=62.5, i8=250),
         vector={"f32": 31.2},
         memory=0.6,
-        source=f"{_NV}products/a10-gpu/",
+        source="NVIDIA A10 Tensor Core GPU, datasheet",
     ),
     Peak(
         title="NVIDIA A40",
@@ -162,7 +155,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(149.7, tf32=74.8, i8=299.3),
         vector={"f32": 37.4},
         memory=0.696,
-        source=f"{_NV}a40/",
+        source="NVIDIA A40, datasheet",
     ),
     Peak(
         title="NVIDIA RTX A6000",
@@ -178,7 +171,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(121, tf32=60, f8=242.5, i8=242.5),
         vector={"f32": 30.3},
         memory=0.3,
-        source=f"{_NV}l4/",
+        source="NVIDIA L4 Tensor Core GPU, datasheet",
     ),
     Peak(
         title="NVIDIA L40S",
@@ -186,7 +179,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(362, tf32=183, f8=733, i8=733),
         vector={"f32": 91.6},
         memory=0.864,
-        source=f"{_NV}l40s/",
+        source="NVIDIA L40S, datasheet",
     ),
     Peak(
         title="NVIDIA L40",
@@ -194,11 +187,11 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(181, tf32=90.5, f8=362, i8=362),
         vector={"f32": 90.5},
         memory=0.864,
-        source=f"{_NV}l40/",
+        source="NVIDIA L40, datasheet",
     ),
     Peak(
         title="NVIDIA H100 PCIe",
-        pattern=r"\bH[18]00[- ]PCIe",
+        pattern=r"\bH[18]00[- ]PCIe|\bH[18]00 80GB HBM2e",
         matrix=_half(756, tf32=378, f8=1513, i8=1513, f64=51),
         vector={"f32": 51, "f64": 26},
         memory=2.0,
@@ -218,7 +211,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_H100_MATRIX,
         vector=_H100_VECTOR,
         memory=4.9,
-        source=f"{_NV}grace-hopper-superchip/",
+        source=_GH200,
     ),
     Peak(
         title="NVIDIA GH200",
@@ -226,11 +219,11 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_H100_MATRIX,
         vector=_H100_VECTOR,
         memory=4.0,
-        source=f"{_NV}grace-hopper-superchip/",
+        source=_GH200,
     ),
     Peak(
         title="NVIDIA H100 SXM",
-        pattern=r"\bH[18]00\b",
+        pattern=r"\bH[18]00\b(?!.*(?:64|96) ?GB)",
         matrix=_H100_MATRIX,
         vector=_H100_VECTOR,
         memory=3.35,
@@ -258,7 +251,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(148, tf32=74, f8=296, i8=296, f64=1),
         vector={"f32": 44, "f64": 1},
         memory=4.0,
-        source="https://viperatech.com/product/nvidia-hgx-h20/",
+        source="NVIDIA HGX H20, as resellers list it",
     ),
     Peak(
         title="NVIDIA GB200",
@@ -266,22 +259,30 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(2500, tf32=1250, f8=5000, f4=10000, i8=5000, f64=40),
         vector={"f32": 80, "f64": 40},
         memory=8.0,
-        source=f"{_NV}gb200-nvl72/",
+        source=_B200,
+    ),
+    Peak(
+        title="NVIDIA GB300",
+        pattern=r"\bGB300\b",
+        matrix=_half(2500, tf32=1250, f8=5000, f4=15000, f64=1.3),
+        vector={"f32": 80, "f64": 1.3},
+        memory=8.0,
+        source=_B300,
     ),
     Peak(
         title="NVIDIA B300",
-        pattern=r"\bG?B300\b",
-        matrix=_half(2250, tf32=1120, f8=4500, f4=14000, f64=1.2),
-        vector={"f32": 75, "f64": 1.2},
-        memory=7.7,
-        source=_B200,
+        pattern=r"\bB300\b",
+        matrix=_half(2250, tf32=1125, f8=4500, f4=13500, f64=1.25),
+        vector={"f32": 75, "f64": 1.25},
+        memory=8.0,
+        source=_B300,
     ),
     Peak(
         title="NVIDIA B200",
         pattern=r"\bB200\b",
-        matrix=_half(2250, tf32=1120, f8=4500, f4=9000, i8=4500, f64=37),
+        matrix=_half(2250, tf32=1125, f8=4500, f4=9000, i8=4500, f64=37),
         vector={"f32": 75, "f64": 37},
-        memory=7.7,
+        memory=8.0,
         source=_B200,
     ),
     Peak(
@@ -368,8 +369,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix={"f16": 53.8, "i8": 215.2},
         vector={"f32": 13.4},
         memory=0.616,
-        source="https://images.nvidia.com/aem-dam/en-zz/Solutions/design-visualization/technologies/turing-architecture/"
-        "NVIDIA-Turing-Architecture-Whitepaper.pdf",
+        source="NVIDIA Turing GPU Architecture, white paper",
         note=_ACCUMULATES,
     ),
     Peak(
@@ -378,7 +378,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(2516.6, f8=5033.2, f4=10066.3, i8=5033.2, f32=157.3, f64=78.6),
         vector={"f32": 157.3, "f64": 78.6},
         memory=8.0,
-        source=f"{_AMD}mi350/mi355x.html",
+        source="AMD Instinct MI355X, datasheet",
     ),
     Peak(
         title="AMD Instinct MI350X",
@@ -386,7 +386,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(2306.9, f8=4613.7, f4=9227.5, i8=4613.7, f32=144.2, f64=72.1),
         vector={"f32": 144.2, "f64": 72.1},
         memory=8.0,
-        source=f"{_AMD}mi350/mi350x.html",
+        source="AMD Instinct MI350X, datasheet",
     ),
     Peak(
         title="AMD Instinct MI325X",
@@ -394,7 +394,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(1307.4, tf32=653.7, f8=2614.9, i8=2614.9, f32=163.4, f64=163.4),
         vector={"f32": 163.4, "f64": 81.7},
         memory=6.0,
-        source=f"{_AMD}mi300/mi325x.html",
+        source="AMD Instinct MI325X, datasheet",
     ),
     Peak(
         title="AMD Instinct MI300A",
@@ -402,7 +402,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(980.6, tf32=490.3, f8=1961.2, i8=1961.2, f32=122.6, f64=122.6),
         vector={"f32": 122.6, "f64": 61.3},
         memory=5.3,
-        source=f"{_AMD}mi300/mi300a.html",
+        source="AMD Instinct MI300A, datasheet",
     ),
     Peak(
         title="AMD Instinct MI300X",
@@ -410,7 +410,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(1307.4, tf32=653.7, f8=2614.9, i8=2614.9, f32=163.4, f64=163.4),
         vector={"f32": 163.4, "f64": 81.7},
         memory=5.3,
-        source=f"{_AMD}mi300/mi300x.html",
+        source="AMD Instinct MI300X, datasheet",
     ),
     Peak(
         title="AMD Instinct MI250X",
@@ -418,7 +418,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(191.5, i8=191.5, f32=47.9, f64=47.9),
         vector={"f32": 23.9, "f64": 23.9},
         memory=1.6,
-        source=f"{_AMD}mi200/mi250x.html",
+        source="AMD Instinct MI250X, datasheet",
         note=_DIE,
     ),
     Peak(
@@ -427,7 +427,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(181, i8=181, f32=45.3, f64=45.3),
         vector={"f32": 22.6, "f64": 22.6},
         memory=1.6,
-        source=f"{_AMD}mi200/mi250.html",
+        source="AMD Instinct MI250, datasheet",
         note=_DIE,
     ),
     Peak(
@@ -436,7 +436,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(181, i8=181, f32=45.3, f64=45.3),
         vector={"f32": 22.6, "f64": 22.6},
         memory=1.6,
-        source=f"{_AMD}mi200/mi210.html",
+        source="AMD Instinct MI210, datasheet",
     ),
     Peak(
         title="AMD Instinct MI100",
@@ -444,21 +444,21 @@ PEAKS: tuple[Peak, ...] = (
         matrix={"f16": 184.6, "bf16": 92.3, "i8": 184.6, "f32": 46.1},
         vector={"f32": 23.1, "f64": 11.5},
         memory=1.229,
-        source="https://www.amd.com/system/files/documents/instinct-mi100-brochure.pdf",
+        source="AMD Instinct MI100, brochure",
     ),
     Peak(
         title="Intel Gaudi 3",
         pattern=r"(?i)\bgaudi ?3|\bHL-3[0-9]{2}",
         matrix=_half(1835, f8=1835),
         memory=3.7,
-        source=f"{_INTEL}gaudi.html",
+        source="Intel Gaudi 3 AI Accelerator, white paper",
     ),
     Peak(
         title="Intel Gaudi 2",
         pattern=r"(?i)\bgaudi ?2|\bHL-2[0-9]{2}",
         matrix=_half(432, f8=865),
-        memory=2.46,
-        source=f"{_INTEL}gaudi.html",
+        memory=2.45,
+        source="Intel Gaudi 2 AI Accelerator, product brief",
     ),
     Peak(
         title="MTIA 2i",
@@ -466,7 +466,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix=_half(177, i8=354),
         vector={"f32": 2.76},
         memory=0.2048,
-        source=f"{_META}next-generation-meta-training-inference-accelerator-AI-MTIA/",
+        source="Meta, Our next generation Meta Training and Inference Accelerator (2024)",
     ),
     Peak(
         title="MTIA v1",
@@ -474,7 +474,7 @@ PEAKS: tuple[Peak, ...] = (
         matrix={"f16": 51.2, "i8": 102.4},
         vector={"f32": 0.8},
         memory=0.176,
-        source=f"{_META}meta-training-inference-accelerator-AI-MTIA/",
+        source="Meta, MTIA v1: our first-generation AI inference accelerator (2023)",
     ),
 )
 
