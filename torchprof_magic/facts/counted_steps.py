@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.device.window import windows_of
+from torchprof_magic.facts.server_steps import are_of_server
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.rows import in_time, rows_where
@@ -84,6 +85,8 @@ class CountedSteps(NamedTuple):
 def counted_steps(trace: Trace) -> CountedSteps:
     """Return the steps that were chosen, else the complete ones that are no outliers and launch as much as others.
 
+    Those of a server all count: they differ in what they serve.
+
     If no step is complete, all count. Without steps these are the windows of the recording.
     """
     steps, nothing = trace.steps, np.empty(0, np.int64)
@@ -96,6 +99,8 @@ def counted_steps(trace: Trace) -> CountedSteps:
         return CountedSteps(start[row], end[row], row, nothing, nothing, nothing, _with_memory(trace, row))
     row = np.flatnonzero(steps["complete"].to_numpy())
     row = row if len(row) else np.arange(steps.height)
+    if are_of_server(trace):
+        return CountedSteps(start[row], end[row], row, nothing, nothing, nothing, _with_memory(trace, row))
     is_detailed = _recorded_with_details(trace)[row]
     if is_detailed.any() and not is_detailed.all():
         return _by_rules(trace, start, end, row[~is_detailed])._replace(with_details=row[is_detailed])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.shared import is_named, once_per_trace
-from torchprof_magic.model.intervals import marked_above
-from torchprof_magic.model.serving import PATTERN, Requests, requests_of
+from torchprof_magic.model.server_ranges import ends_of_steps, ranges_of_steps
+from torchprof_magic.model.serving import PATTERN, Requests
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -34,42 +33,23 @@ class ServerSteps(NamedTuple):
 @once_per_trace
 def server_steps(trace: Trace) -> ServerSteps:
     """Return the steps of the server's thread with the most of them; none for a recording of something else."""
-    is_step = is_named(trace, PATTERN, "user_annotation") & ~on_captured_lanes(trace)
-    rows = np.flatnonzero(is_step)
-    served = [requests_of(name) for name in trace.events["name"].gather(rows).cast(pl.String).to_list()]
-    known = {row: each for row, each in zip(rows.tolist(), served, strict=True) if each is not None}
-    if not known:
-        return ServerSteps(rows[:0], [], rows[:0], rows[:0])
-    rows = np.array([*known], np.int64)
-    is_step[:] = False
-    is_step[rows] = True
-    parent = trace.events["parent"].to_numpy()
-    around = marked_above(parent, is_step, parent[rows].astype(np.int64))
-    outermost = dict(zip(rows[around < 0].tolist(), (known[row] for row in rows[around < 0].tolist()), strict=True))
-    for row, outer in zip(rows[around >= 0].tolist(), around[around >= 0].tolist(), strict=True):
-        if outer in outermost:
-            outermost[outer] = _joined(outermost[outer], known[row])
-    return _on_one_thread(trace, outermost)
+    is_range = is_named(trace, PATTERN, "user_annotation") & ~on_captured_lanes(trace)
+    rows, requests = ranges_of_steps(trace.events, np.flatnonzero(is_range))
+    if len(rows) == 0:
+        return ServerSteps(rows, [], rows, rows)
+    start, dur, cycle = (trace.events[name].to_numpy()[rows] for name in ("start_ns", "dur_ns", "cycle"))
+    if np.array_equal(trace.steps["start_ns"].to_numpy(), start):
+        return ServerSteps(rows, requests, start, trace.steps["end_ns"].to_numpy())
+    # The recording has steps of its own besides.
+    last = int(windows_of(trace).end_ns.max(initial=0))
+    return ServerSteps(rows, requests, start, ends_of_steps(start, start + dur, cycle, last))
 
 
-def _joined(outer: Requests, inner: Requests) -> Requests:
-    """Return what two ranges of one step say together: the outer one first, and what it leaves open from the other."""
-    said = {name: value for name, value in outer._asdict().items() if value not in (None, "")}
-    return inner._replace(**said)
-
-
-def _on_one_thread(trace: Trace, found: dict[int, Requests]) -> ServerSteps:
-    rows = np.array(sorted(found, key=lambda row: trace.events["start_ns"][row]), np.int64)
-    lane = trace.events["lane"].to_numpy()[rows].astype(np.int64)
-    rows = rows[lane == np.bincount(lane).argmax()]
-    start = trace.events["start_ns"].to_numpy()[rows]
-    until = start + trace.events["dur_ns"].to_numpy()[rows]
-    windows = windows_of(trace)
-    last = max(int(until[-1]), int(windows.end_ns.max(initial=0)))
-    # Between two cycles nothing was recorded.
-    cycle = trace.events["cycle"].to_numpy()[rows]
-    end = np.append(np.where(cycle[1:] == cycle[:-1], start[1:], until[:-1]), last)
-    return ServerSteps(rows, [found[row] for row in rows.tolist()], start, np.maximum(end, start))
+def are_of_server(trace: Trace) -> bool:
+    """Return whether the steps of a recording are those of a server, which differ in what they serve."""
+    return trace.steps.height > 0 and np.array_equal(
+        trace.steps["start_ns"].to_numpy(), trace.events["start_ns"].to_numpy()[server_steps(trace).row]
+    )
 
 
 def has_server_steps(trace: Trace) -> bool:

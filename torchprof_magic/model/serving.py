@@ -11,10 +11,11 @@ _SUMS = r"\((?:sq([0-9]{1,15})sk([0-9]{1,15})sqsq([0-9]{1,18})sqsk([0-9]{1,18})|
 _VLLM = re.compile(rf"execute_(?:[0-9]+_)?context_([0-9]{{1,9}}){_SUMS}_generation_([0-9]{{1,9}}){_SUMS}")
 _VLLM_PLAIN = re.compile(r"execute_new_([0-9]{1,9})_cached_([0-9]{1,9})")
 # SGLang: step[DECODE bs=32], step[EXTEND bs=15 toks=15360].
-_SGLANG = re.compile(r"step\[([A-Z_]{1,30})\b([^\]]{0,200})\]")
+_SGLANG = re.compile(r"step\[([A-Z_0-9]{1,30})\b([^\]]{0,200})\]")
 _FIELD = re.compile(r"\b(bs|toks|tokens)=([0-9]{1,12})\b")
-_PREFILL = ("EXTEND", "PREFILL", "DRAFT_EXTEND", "DLLM_EXTEND", "SPLIT_PREFILL")
+_PREFILL = ("EXTEND", "PREFILL", "DRAFT_EXTEND", "DRAFT_EXTEND_V2", "DLLM_EXTEND", "SPLIT_PREFILL")
 _DECODE = ("DECODE", "TARGET_VERIFY", "VERIFY")
+_OTHER_MODES = ("MIXED", "IDLE", "PREBUILT", "DUMMY_FIRST")
 # Whatever can name a step of a server, for a first look at many names.
 PATTERN = r"^\s*(execute_(new_|context_|[0-9]+_context_)|step\[[A-Z_]+)"
 PREFILL, DECODE, MIXED = "prefill", "decode", "mixed"
@@ -97,10 +98,12 @@ def _of_plain_vllm(found: re.Match[str]) -> Requests:
     return Requests(_kind(new, cached), new + cached, None if new else cached, None, cached)
 
 
-def _of_sglang(found: re.Match[str]) -> Requests:
+def _of_sglang(found: re.Match[str]) -> Requests | None:
     mode, fields = found[1], dict(_FIELD.findall(found[2]))
+    if mode not in (*_PREFILL, *_DECODE, *_OTHER_MODES) or "bs" not in fields:
+        return None  # a range of the user's that only looks alike
     kind = PREFILL if mode in _PREFILL else DECODE if mode in _DECODE else MIXED if mode == "MIXED" else ""
-    batch = int(fields.get("bs", 0))
+    batch = int(fields["bs"])
     said = fields.get("toks", fields.get("tokens"))
     tokens = int(said) if said is not None else batch if mode == "DECODE" else None
     return Requests(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from torchprof_magic.ingest.chrome.nesting import named_like
 from torchprof_magic.ingest.chrome.shared_numbers import nearest_calls
 from torchprof_magic.ingest.chrome.spans import BACKWARD_ARROW
 from torchprof_magic.model.distinct import codes_of
@@ -24,6 +25,8 @@ from torchprof_magic.model.rows import (
     rows_where,
     values_at,
 )
+from torchprof_magic.model.server_ranges import ends_of_steps, ranges_of_steps
+from torchprof_magic.model.serving import PATTERN
 from torchprof_magic.model.trace import (
     ARROWS_SCHEMA,
     DEVICE_CATEGORIES,
@@ -254,6 +257,28 @@ def find_steps(events: pl.DataFrame, category: Categories, rows: IntArray, findi
         "cycle": events["cycle"].to_numpy()[rows],
         "start_ns": start_ns[rows],
         "end_ns": start_ns[rows] + events["dur_ns"].to_numpy()[rows],
+        "complete": np.ones(len(rows), np.bool_),
+    }
+    return frame_of(STEPS_SCHEMA, columns)
+
+
+def find_server_steps(events: pl.DataFrame, category: Categories) -> pl.DataFrame:
+    """Return the steps of an inference server, which names them by ranges of its own, numbered from 0.
+
+    Each lasts until the next one begins, the last one until the recording ends.
+    """
+    rows = np.flatnonzero(in_categories(category, "user_annotation"))
+    rows = rows[named_like(events["name"].gather(rows), PATTERN)]
+    rows, _ = ranges_of_steps(events, rows)
+    if len(rows) == 0:
+        return no_rows("steps")
+    start, dur, cycle = (events[name].to_numpy() for name in ("start_ns", "dur_ns", "cycle"))
+    last = int((start + dur)[cycle == cycle[rows[-1]]].max())
+    columns = {
+        "number": np.arange(len(rows)),
+        "cycle": cycle[rows],
+        "start_ns": start[rows],
+        "end_ns": ends_of_steps(start[rows], (start + dur)[rows], cycle[rows], last),
         "complete": np.ones(len(rows), np.bool_),
     }
     return frame_of(STEPS_SCHEMA, columns)

@@ -66,8 +66,13 @@ def _gathered(values: pl.Series, rows: pl.Series) -> pl.Series:
 
 def steps_among(names: pl.Series) -> BoolArray:
     """Return which rows have the name of a step, such as ``ProfilerStep#N``."""
+    return named_like(names, STEP_PATTERN)
+
+
+def named_like(names: pl.Series, pattern: str) -> BoolArray:
+    """Return which rows have a name that a pattern finds."""
     rows, of_rows = numbered(codes_of(names))
-    return which_match(values_at(names, rows).cast(pl.String), STEP_PATTERN)[of_rows]
+    return which_match(values_at(names, rows).cast(pl.String), pattern)[of_rows]
 
 
 def with_step_annotations(nested: Nested, rows: IntArray) -> Nested:

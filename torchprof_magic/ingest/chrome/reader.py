@@ -117,6 +117,8 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     backward = links.backward_flows(events, category, lanes, arrows)
     annotations = links.annotation_flows(events, category)
     steps = links.find_steps(events, category, step_rows, findings)
+    if steps.height == 0:
+        steps = links.find_server_steps(events, category)
     stack, stacks = find_stacks(events, category, launch)
     events = links.with_steps(events, steps, launch).hstack([stack])
     findings.add("chrome.partial_overlap", count_overlaps(events, steps))
