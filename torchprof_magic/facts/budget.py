@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.host_nest import host_nest
@@ -111,6 +112,36 @@ def parts_in(trace: Trace, start: IntArray, end: IntArray) -> IntArray:
         _add_host(trace, parts, start, end)
     parts[:, _NUMBERS["unknown"]] += (end - start) - parts.sum(axis=1)
     return parts
+
+
+class LimitsOfWork(NamedTuple):
+    """The work of the steps that count in ns, by what limits it: its operations, its bytes, and what is not known."""
+
+    compute: int
+    memory: int
+    unknown: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether most of the work has a roof."""
+        return self.compute + self.memory > self.unknown
+
+    @property
+    def memory_ratio(self) -> float:
+        """The share of the work with a roof that its bytes limit."""
+        return self.memory / max(self.compute + self.memory, 1)
+
+
+@once_per_trace
+def limits_of_work(trace: Trace) -> LimitsOfWork:
+    """Return what limits the work of the steps that count, or of a recording without steps."""
+    counted = counted_steps(trace)
+    sums = dict(zip(PARTS, parts_in(trace, counted.start_ns, counted.end_ns).sum(axis=0).tolist(), strict=True))
+    return LimitsOfWork(
+        compute=sums["compute_roof"] + sums["compute_above"],
+        memory=sums["memory_roof"] + sums["memory_above"],
+        unknown=sums["other_work"],
+    )
 
 
 def _steps(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:

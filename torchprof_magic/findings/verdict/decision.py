@@ -23,11 +23,13 @@ from torchprof_magic.findings.verdict.words import (
     HIDDEN_WORDS,
     HOST_TITLES,
     HOST_WORDS,
+    MEMORY_BOUND,
     TITLES,
     Span,
     as_shown,
     code,
     cut_name,
+    is_memory_bound,
     line_words,
     no_limit_words,
     others_words,
@@ -87,7 +89,7 @@ class Verdict:
     Attributes:
         kind: One of data, communication, waiting, dispatch, python, compile, initialisation, compute, memory_traffic,
             optimizer, none.
-        title: The same for people.
+        title: The same for people. Where a device computes, it says whether operations or bytes limit most of that.
         text: A few sentences of evidence, in pieces.
         where: A sentence with the user's line, empty if it is not known.
         name: The op, call, range or kernel with the most of it, empty if none is known.
@@ -278,7 +280,8 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
     if kind == "compute" and account.optimizer_ns >= MOSTLY * causes["compute"].ns > 0:
         kind = "optimizer"
     words = DEVICE_WORDS[cause.kind](trace, account, cause)
-    return _told(trace, kind, account, cause, words)
+    title = MEMORY_BOUND if kind == "compute" and is_memory_bound(trace) else ""
+    return _told(trace, kind, account, cause, words, title=title)
 
 
 def _unclear(trace: Trace, account: Account, cause: Cause) -> Verdict | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from torchprof_magic.facts.budget import limits_of_work
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps
 from torchprof_magic.facts.device.coverage import is_capture_alone, launches_of
 from torchprof_magic.facts.device.graph_work import graph_work, origins
@@ -53,6 +54,8 @@ TITLES = {
     "initialisation": "Initialisation",
     "optimizer": "Optimizer-bound",
 }
+# What "compute" is called where the work of the device waits for its memory, by the roofs of its kernels.
+MEMORY_BOUND = "Memory-bound"
 # What they are called where no device was recorded.
 HOST_TITLES = TITLES | {"compute": "Bound by CPU ops", "dispatch": "Bound by calling short ops"}
 # If one launch call of a graph started this share of the device's work, it is named.
@@ -337,9 +340,25 @@ def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
         _plain(_share(account, account.busy_ns)),
         *_in_turn(": ", operations, takes=_TAKES, are_kernels=False),
         *_in_turn("; by kernel " if operations else ": ", kernels, takes="" if operations else _TAKES),
-        _plain("."),
+        _plain(f".{_limit_of_work(trace)}"),
         *_graphs(trace),
     )
+
+
+def _limit_of_work(trace: Trace) -> str:
+    """Return which roof limits most of the work, empty where the roofs of most of it are not known."""
+    limits = limits_of_work(trace)
+    if not limits.is_known:
+        return ""
+    if is_memory_bound(trace):
+        return f" The memory limits {format_ratio(limits.memory_ratio)} of the work with a known roof."
+    return f" Arithmetic limits {format_ratio(1 - limits.memory_ratio)} of the work with a known roof."
+
+
+def is_memory_bound(trace: Trace) -> bool:
+    """Return whether bytes rather than operations limit most of the device's work, as far as its roofs are known."""
+    limits = limits_of_work(trace)
+    return limits.is_known and limits.memory > limits.compute
 
 
 # A name takes a share, in words; the next ones only have theirs.
