@@ -50,8 +50,17 @@ def _how_near(trace: Trace, table: Table, part: TimeRange) -> str:
     most = known.sort("above_ns", descending=True).row(0, named=True)
     return (
         f"{said}. {code_of(most['name'])} could gain most, {above_times.of(most)}: "
-        f"it is at {format_ratio(most['roof_ratio'])} of its {most['roof']} roof."
+        f"it is at {format_ratio(most['roof_ratio'])} of its {most['roof']} roof.{_beyond(known)}"
     )
+
+
+def _beyond(known: pl.DataFrame) -> str:
+    """Return the row with the most time of those above their roof, and why that is; empty where none is."""
+    above = known.filter(pl.col("beyond").is_not_null()).sort("worked_ns", descending=True)
+    if above.height == 0:
+        return ""
+    row = above.row(0, named=True)
+    return f" {code_of(row['name'])} is at {format_ratio(row['roof_ratio'])}, above it: {row['beyond']}."
 
 
 def _without_peak(trace: Trace) -> str:

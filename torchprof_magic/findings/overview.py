@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.budget import PARTS, busiest_device
-from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps, with_chosen_steps
 from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
@@ -18,11 +18,13 @@ from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_in, flops_of_calls, modelled_ratio
 from torchprof_magic.facts.ops.roofline import device_name, known_ratio, peak_of_device
+from torchprof_magic.facts.server_steps import are_of_server, server_steps
 from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.deciding_time import is_decided_on_device
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
+from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.findings.verdict.words import place_of, short_name
 from torchprof_magic.findings.watched import watched_run
 from torchprof_magic.findings.what_if.ladder import ladder
@@ -376,13 +378,21 @@ def _device_called(trace: Trace) -> str:
 def _serving(trace: Trace) -> Section:
     """Return the steps of an inference server by kind, with what limits each."""
     rows = serving_kinds_table(trace).frame.to_dicts()
+    verdicts = _verdicts_of_kinds(trace)
     facts = tuple(
         Fact(
             label=row["kind"] or "other",
             value=float(row["mean_ns"]),
             unit="ns",
             note=", ".join(
-                filter(None, (*_served(row), f"limited by {row['limit']} ({format_ratio(row['limit_ratio'])})"))
+                filter(
+                    None,
+                    (
+                        verdicts.get(row["kind"], ""),
+                        *_served(row),
+                        f"limited by {row['limit']} ({format_ratio(row['limit_ratio'])})",
+                    ),
+                )
             ),
             phase="forward",
         )
@@ -390,6 +400,15 @@ def _serving(trace: Trace) -> Section:
         if row["limit_ratio"] is not None
     )
     return Section(title="Steps of the server", facts=facts, kind="bars", aside="on average")
+
+
+def _verdicts_of_kinds(trace: Trace) -> dict[str, str]:
+    """Return what limits the steps of each kind, as the verdict says where only they count; without other steps."""
+    if not are_of_server(trace):
+        return {}
+    kinds = [each.kind for each in server_steps(trace).requests]
+    chosen = {kind: [row for row, each in enumerate(kinds) if each == kind] for kind in kinds}
+    return {kind: find_verdict(with_chosen_steps(trace, rows)).title for kind, rows in chosen.items()}
 
 
 def _served(row: dict[str, Any]) -> tuple[str, ...]:

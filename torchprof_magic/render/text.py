@@ -37,6 +37,8 @@ NAME_WIDTH = 44
 MIN_CELL_WIDTH = 18
 CELL_GAP = 2
 # The units of the columns that are shown.
+# The unit that a title has itself.
+_OWN_UNIT = re.compile(r"\bFLOPs?(?=$|/)|\bBytes(?=/)")
 _UNITS = ("ns", "bytes", "flop", "count")
 # What torch puts before the names of all its ops, and of all its backward nodes.
 _COMMON = re.compile(r"^(?:autograd::engine::evaluate_function: )?(?:aten::)?(?=\w)")
@@ -231,8 +233,8 @@ def column_text(column: Column, frame: pl.DataFrame, steps: float) -> tuple[str,
     look = column_format(column.unit, largest / divisor)
     is_titled = look.suffix == "" or column.title.endswith(look.suffix)
     title = column.title if is_titled else f"{column.title} {look.suffix}"
-    if look.suffix.endswith("FLOP"):  # "Backward GFLOP" rather than "Backward FLOPs GFLOP"
-        title = f"{column.title.removesuffix('FLOPs')}{look.suffix}"
+    if _OWN_UNIT.search(column.title):  # "Backward GFLOP" rather than "Backward FLOPs GFLOP", and "GFLOP/s"
+        title = _OWN_UNIT.sub(look.suffix, column.title)
     return title, lambda value: look.format(math.nan if value is None else value / divisor)
 
 

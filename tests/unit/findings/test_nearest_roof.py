@@ -10,6 +10,7 @@ from support import annotation, kernel, launch, make_trace, span
 import torchprof_magic as tp
 from torchprof_magic.findings.nearest_roof import below_roofs
 from torchprof_magic.findings.overview import overview_facts
+from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.tables.ops.roofline import roofline_table
 
 if TYPE_CHECKING:
@@ -45,6 +46,32 @@ def test_the_sentence_says_how_near_the_roofs_the_work_is_and_what_could_gain_mo
         "Work of known size runs at 25 % of its roof: 12 µs of 16 µs per step are above it. "
         "`aten::copy_` could gain most, 12 µs: it is at 25 % of its memory roof."
     )
+
+
+def test_the_sentence_says_why_work_is_above_its_roof() -> None:
+    copy = {"Input Dims": [[1_000_000], [1_000_000]], "Input type": BF16}
+    events = [span("aten::copy_", 0, 10, **copy), launch(1, 1, 1), kernel("copy kernel", 50, 2, 1)]
+    trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
+    assert answer(trace).endswith("`aten::copy_` is at 200 %, above it: in caches.")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "title", "said"),
+    [
+        ([[1_000_000], [1_000_000]], "Memory-bound", "The memory limits 100 % of the work with a known roof."),
+        ([[4000, 4000], [4000, 4000]], "Compute-bound", "Arithmetic limits 100 % of the work with a known roof."),
+    ],
+)
+def test_the_verdict_of_a_busy_device_says_which_roof_limits_its_work(
+    shapes: list[list[int]], title: str, said: str
+) -> None:
+    name = "aten::mm" if len(shapes[0]) > 1 else "aten::copy_"
+    events = [annotation("ProfilerStep#0", 0, 100)]
+    events += [span(name, 0, 10, **{"Input Dims": shapes, "Input type": BF16}), launch(1, 1, 1)]
+    trace = make_trace(*events, kernel("gemm", 5, 90, 1), deviceProperties=[{"id": 0, "name": NAME}])
+    verdict = find_verdict(trace)
+    assert (verdict.kind, verdict.title) == ("compute", title)
+    assert said in str(verdict)
 
 
 def test_without_a_peak_it_says_how_to_get_one() -> None:

@@ -9,7 +9,9 @@ from support import annotation, counter, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
 from torchprof_magic.facts.budget import PARTS
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.findings.overview import overview_facts
+from torchprof_magic.tables.budget import budget_table
 from torchprof_magic.tables.serving import serving_kinds_table, serving_table
 
 if TYPE_CHECKING:
@@ -66,9 +68,38 @@ def test_kinds_say_what_limits_them() -> None:
 def test_the_overview_names_the_kinds_with_their_time() -> None:
     (section,) = [each for each in overview_facts(made()).sections if each.title == "Steps of the server"]
     assert [(fact.label, fact.value, fact.note) for fact in section.facts] == [
-        ("decode", 50_000, "2 steps, 3 requests, 16.7 µs a token, limited by other work (65 %)"),
-        ("prefill", 100_000, "1 step, 2 requests, 500 ns a token, limited by other work (90 %)"),
+        ("decode", 50_000, "Compute-bound, 2 steps, 3 requests, 16.7 µs a token, limited by other work (65 %)"),
+        ("prefill", 100_000, "Compute-bound, 1 step, 2 requests, 500 ns a token, limited by other work (90 %)"),
     ]
+
+
+def test_steps_of_a_server_are_the_steps_of_a_recording_without_others_and_all_of_them_count() -> None:
+    trace = made()
+    assert trace.steps.select("number", "start_ns", "end_ns", "complete").rows() == [
+        (0, 0, 100_000, True),
+        (1, 100_000, 150_000, True),
+        (2, 150_000, 200_000, True),
+    ]
+    assert counted_steps(trace).row.tolist() == [0, 1, 2]  # the prefill takes twice as long as the others
+    of_kernels = trace.events.filter(trace.events["category"] == "kernel")
+    assert of_kernels["step"].to_list() == [0, 1, 2]
+    assert budget_table(trace).frame["dur_ns"].to_list() == [100_000, 50_000, 50_000]
+
+
+def test_a_recording_with_steps_of_its_own_keeps_them() -> None:
+    trace = made(annotation("ProfilerStep#7", 0, 200))
+    assert trace.steps["number"].to_list() == [7]
+    assert serving_table(trace).frame.height == 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["step[TRAIN bs=4]", "step[DECODE]", "step[decode bs=4]", "execute_query", "execute_context_0", "step", "prefill"],
+)
+def test_ranges_of_the_users_are_no_steps_of_a_server(name: str) -> None:
+    trace = make_trace(annotation(name, 0, 50), span("aten::mm", 5, 10), annotation(name, 60, 50))
+    assert trace.steps.height == 0
+    assert serving_table(trace).frame.height == 0
 
 
 def test_other_recordings_have_no_such_steps() -> None:

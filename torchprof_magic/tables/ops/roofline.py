@@ -10,17 +10,36 @@ import polars as pl
 
 from torchprof_magic.facts.budget import busiest_device
 from torchprof_magic.facts.ops.roofline import peak_of_device, roofline
-from torchprof_magic.facts.shared import once_for_the_whole
+from torchprof_magic.facts.shared import is_named, once_for_the_whole
 from torchprof_magic.model.dtypes import KINDS
-from torchprof_magic.model.shapes import Points, Roof, Table
+from torchprof_magic.model.shapes import Column, Points, Roof, Table
 from torchprof_magic.model.units import format_flop
 from torchprof_magic.tables.ops import kernels, op_table, rates
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
-    from torchprof_magic.model.shapes import Column
     from torchprof_magic.model.trace import Trace
 
+# Why work can be faster than its roof, by what is known of it; from this share on it is told.
+ABOVE = 1.02
+_FEWER = r"(?i)winograd|fft"
+_WHY = {
+    "fewer": "fewer operations than a product needs: Winograd or FFT",
+    "cached": "in caches",
+    "less": "it had less to do than its shapes say, or the peak is too low",
+}
+# What a call moves at most for caches to hold it: that is as large as those of the largest devices.
+_CACHE_BYTES = 256 * 2**20
+BEYOND = Column(
+    name="beyond",
+    title="Why above it",
+    unit="text",
+    definition="Why it was faster than its roof, null if it was not. In caches: a call moves so few bytes "
+    f"({_CACHE_BYTES // 2**20} MiB at most) that they can be there already. Fewer operations: its kernels transform "
+    "the input, which saves multiplications. Else it had less to do than its shapes say, such as attention to a "
+    "window, or the peak of the device is set too low.",
+    is_minor=True,
+)
 # What stands beside the points, in this order.
 _SHOWN = ("name", "phase", "worked_ns", "roof_ratio", "roof", "above_ns", "calls", "kind")
 _RATES = ("flops_per_s", "moved_bytes_per_s", "flops_per_byte", "roof_ns", "work_flops", "moved_bytes")
@@ -32,6 +51,7 @@ _LEAST_SHARE = 0.01
 def _columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     by_name = {column.name: column for column in columns}
     shown = [by_name[name] for name in (*_SHOWN, *_RATES) if name in by_name]
+    shown += [BEYOND] * ("roof_ratio" in by_name)
     return tuple(replace(column, is_minor=column.name not in _IN_SIGHT) for column in shown)
 
 
@@ -68,7 +88,9 @@ def _points(trace: Trace, table: Table) -> Table:
         return Table(frame=pl.DataFrame(schema=_SCHEMA), columns=COLUMNS)
     columns = _columns(table.columns)
     is_known = pl.col("moved_bytes_per_s").is_not_null()
-    frame = table.frame.filter(is_known).select(column.name for column in columns)
+    has_roof = "roof_ratio" in table.frame.columns
+    frame = table.frame.filter(is_known).with_columns(*[_beyond(trace)] * has_roof)
+    frame = frame.select(column.name for column in columns)
     points = Points(
         x="flops_per_byte",
         y="flops_per_s",
@@ -82,6 +104,29 @@ def _points(trace: Trace, table: Table) -> Table:
         columns=columns,
         points=points,
         sort_by="worked_ns",
+    )
+
+
+def _beyond(trace: Trace) -> pl.Expr:
+    """Return why work was faster than its roof, by the names of its rows."""
+    pieces, events = roofline(trace), trace.events
+    is_fewer = np.isin(pieces.op, pieces.op[is_named(trace, _FEWER, "kernel")[pieces.row]])
+    rows = np.unique(np.concatenate((pieces.op[is_fewer], pieces.row[is_fewer])))
+    names = events["name"].gather(rows).cast(pl.String).unique().to_list()
+    # How long requests are is known, but not to how much of that a window leads.
+    attends = pl.col("name").str.contains(r"(?i)attention|fmha|mha_")
+    is_small = pl.col("moved_bytes") <= _CACHE_BYTES * pl.col("calls")
+    is_cached = (pl.col("roof") == rates.MEMORY) & is_small & ~attends
+    return (
+        pl.when(pl.col("roof_ratio") > ABOVE)
+        .then(
+            pl.when(pl.col("name").is_in(names) & (pl.col("roof") == rates.COMPUTE))
+            .then(pl.lit(_WHY["fewer"]))
+            .when(is_cached)
+            .then(pl.lit(_WHY["cached"]))
+            .otherwise(pl.lit(_WHY["less"]))
+        )
+        .alias(BEYOND.name)
     )
 
 

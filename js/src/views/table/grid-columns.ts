@@ -64,6 +64,7 @@ const LESS_CHARS = 0.5;
 const TITLE_CHAR_PX = 8.2;
 const CELL_PAD_PX = 24;
 const ARROW_PX = 12;
+const OWN_UNIT = /\bFLOPs?(?=$|\/)|\bBytes(?=\/)/;
 const TEXT_MAX_PX = 260;
 const TEXT_MIN_PX = 100;
 // The shortest track of a bar, and its distance from the number.
@@ -174,8 +175,8 @@ function isRight(header: ColumnHeader): boolean {
 }
 
 function titleWithUnit(title: string, { suffix }: ColumnFormat): string {
-  // "Backward GFLOP" rather than "Backward FLOPs GFLOP".
-  if (suffix.endsWith("FLOP")) return title.replace(/FLOPs$/, suffix);
+  // "Backward GFLOP" rather than "Backward FLOPs GFLOP", and "GFLOP/s" rather than "FLOP/s GFLOP".
+  if (OWN_UNIT.test(title)) return title.replace(OWN_UNIT, suffix);
   return suffix === "" || title.endsWith(suffix) ? title : `${title} ${suffix}`;
 }
 
@@ -203,7 +204,7 @@ function textWidth(header: ColumnHeader, rows: number, text: (row: number) => st
   for (let row = 0; row < Math.min(rows, MEASURED_ROWS); row += 1) {
     longest = Math.max(longest, text(row).length);
   }
-  return longest * CHAR_PX + CELL_PAD_PX;
+  return (longest + 1) * CHAR_PX + CELL_PAD_PX; // words such as "compute" are wider than their characters
 }
 
 /**

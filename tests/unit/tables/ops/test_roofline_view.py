@@ -11,6 +11,7 @@ import torchprof_magic as tp
 from torchprof_magic.model.shapes import Roof
 from torchprof_magic.render.pictures import roofline_picture
 from torchprof_magic.render.roof_plane import plane_of
+from torchprof_magic.render.text import column_text
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.tables.ops.roofline import has_kernels, has_points, roofline_of_kernels, roofline_table
 
@@ -77,6 +78,24 @@ def test_a_device_without_a_known_peak_has_points_without_roofs() -> None:
     assert len(plane_of(table).points) == 2
 
 
+def test_work_above_its_roof_has_a_reason() -> None:
+    events = [
+        *op("aten::copy_", 0, [[1_000_000], [1_000_000]], 2),  # 4 MB in 2 us are 2 TB/s
+        *op("aten::fill_", 1000, [[10**9]], 1000),  # 2 GB in 1 ms are 2 TB/s
+        *op("aten::bmm", 2000, [[1, 4000, 4000], [1, 4000, 4000]], 64),  # 128 GFLOP in 64 us are 2 PFLOP/s
+        *op("aten::mm", 3000, PRODUCT, 400),
+    ]
+    trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
+    found = dict(roofline_table(trace).frame.select("name", "beyond").rows())
+    assert found["aten::copy_"] == "in caches"
+    assert found["aten::fill_"] == found["aten::bmm"] == "it had less to do than its shapes say, or the peak is too low"
+    assert found["aten::mm"] is None
+    events[8] = kernel("winograd_3x3", 2050, 64, 2001)
+    transformed = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
+    found = dict(roofline_table(transformed).frame.select("name", "beyond").rows())
+    assert found["aten::bmm"] == "fewer operations than a product needs: Winograd or FFT"
+
+
 def test_without_known_work_there_is_nothing() -> None:
     trace = make_trace(span("aten::mm", 0, 10))
     assert not has_points(trace)
@@ -103,3 +122,11 @@ def test_the_figure_and_the_static_picture_draw_it() -> None:
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert axes.get_xlabel() == "FLOP/byte"
     assert roofline_picture(roofline_table(made())).startswith(b"\x89PNG")
+
+
+def test_a_rate_has_its_prefix_in_the_title_of_its_column() -> None:
+    table = roofline_table(made())
+    titles = {column.name: column_text(column, table.frame, 1)[0] for column in table.columns if column.unit == "flop"}
+    assert titles["flops_per_s"] == "GFLOP/s"
+    assert titles["flops_per_byte"] == "FLOP/B"
+    assert titles["work_flops"] == "Operations MFLOP"
