@@ -13,6 +13,7 @@ import polars as pl
 from torchprof_magic.facts.device.graph_work import is_captured, replayed_calls
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.ops.formulas import COUNTED, read_inputs, work_of
+from torchprof_magic.facts.ops.hints import gradients_of_results
 from torchprof_magic.facts.shared import ask_event_names, in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.rows import are_known, filled
@@ -28,11 +29,14 @@ _CALL = ("name", "shapes", "concrete_inputs")
 FORMULAS = COUNTED
 
 
-def flops_of(name: str, shapes: str, concrete_inputs: str | None = None) -> int | None:
-    """Return the FLOPs of one call from what was recorded of its inputs; None if they cannot be told."""
+def flops_of(name: str, shapes: str, concrete_inputs: str | None = None, gradient: str = "") -> int | None:
+    """Return the FLOPs of one call from what was recorded of its inputs; None if they cannot be told.
+
+    ``gradient`` are the dimensions of what its backward pass gets, for calls of which no values were recorded.
+    """
     if name not in FORMULAS:
         return None
-    work = work_of(name, read_inputs(shapes, None, concrete_inputs))
+    work = work_of(name, read_inputs(shapes, None, concrete_inputs, gradient=gradient))
     return None if work is None else work.counted
 
 
@@ -56,7 +60,7 @@ def flops_of_calls(trace: Trace) -> pl.Series:
     events = trace.events
     has_formula = ask_event_names(trace, pl.col("name").is_in(list(FORMULAS))).astype(np.bool_)
     rows = np.flatnonzero(has_formula & in_category(trace, "cpu_op") & are_known(events["shapes"]))
-    found = _flops_of_calls(events.select(_CALL)[rows])
+    found = _flops_of_calls(events.select(_CALL)[rows].with_columns(gradients_of_results(trace, rows)))
     is_known = are_known(found)
     rows, found = rows[is_known], found.drop_nulls()
     is_outermost = _is_outermost(trace, rows)
@@ -70,7 +74,7 @@ def _flops_of_calls(calls: pl.DataFrame) -> pl.Series:
     texts = distinct.select(pl.all().cast(pl.String)).rows()
     flops = pl.Series("flops", [flops_of(*each) for each in texts], dtype=pl.Int64)
     known = distinct.with_columns(flops)
-    return calls.join(known, on=_CALL, how="left", nulls_equal=True, maintain_order="left")["flops"]
+    return calls.join(known, on=calls.columns, how="left", nulls_equal=True, maintain_order="left")["flops"]
 
 
 def _is_outermost(trace: Trace, rows: IntArray) -> np.ndarray:

@@ -11,7 +11,7 @@ import polars as pl
 from torchprof_magic.facts.ops.formulas import formula_of
 from torchprof_magic.facts.shared import in_category, is_named
 from torchprof_magic.facts.source.forward_of import forward_of_events
-from torchprof_magic.model.intervals import marked_above
+from torchprof_magic.model.intervals import NO_PARENT, marked_above
 from torchprof_magic.model.rows import are_known
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ _CONVOLUTION = r"^aten::(_|cudnn_|miopen_|mkldnn_)?convolution(_transpose)?$"
 _BACKWARD = r"^aten::(cudnn_|miopen_|mkldnn_)?convolution(_transpose)?_backward$"
 # The op of each library has the gradient as its second input, that of torch as its first.
 _OF_TORCH = "aten::convolution_backward"
+# So many convolutions lie in one another: of torch, and of a library.
+MOST_NESTED = 4
 # Of a call with more than this, the first tell enough.
 MOST_INSIDE = 64
 
@@ -37,10 +39,15 @@ def gradients_of_results(trace: Trace, rows: IntArray) -> pl.Series:
         return found
     is_call = _marks(trace, rows[lacks_values])
     backward = np.flatnonzero(is_named(trace, _BACKWARD, "cpu_op") & are_known(trace.events["shapes"]))
-    at = marked_above(trace.events["parent"].to_numpy(), is_call, forward_of_events(trace)[backward].astype(np.int64))
     names, shapes = (trace.events[name].gather(backward).cast(pl.String).to_list() for name in ("name", "shapes"))
-    # The nearest of the calls; one that it lies in has the same result, and less to say.
-    known = {call: _gradient(*each) for call, *each in zip(at.tolist(), names, shapes, strict=True) if call >= 0}
+    texts = [_gradient(*each) for each in zip(names, shapes, strict=True)]
+    parent, at = trace.events["parent"].to_numpy(), forward_of_events(trace)[backward].astype(np.int64)
+    known: dict[int, str] = {}
+    # The ops of torch and of its libraries, which lie in one another, have the same result.
+    for _ in range(MOST_NESTED):
+        at = marked_above(parent, is_call, at)
+        known.update({call: text for call, text in zip(at.tolist(), texts, strict=True) if call >= 0})
+        at = np.where(at >= 0, parent[at], NO_PARENT)
     return pl.Series("gradient", [known.get(row, "") for row in rows.tolist()], dtype=pl.String)
 
 

@@ -80,7 +80,7 @@ def _by_result(inputs: Inputs) -> Work:
         raise ValueError("the inputs do not fit to one another")
     points = (x.dims if is_transposed else result)[2:]
     moved = bytes_of([x, weight, Tensor(result, x.dtype), *(each for each in inputs.tensors(2) if each.dims)])
-    return Work(2 * x.dims[0] * prod(points) * weight.numel, moved, x.dtype, is_matrix=True)
+    return products(2 * x.dims[0] * prod(points) * weight.numel, moved, x.dtype)
 
 
 def _own(places: _Places) -> Callable[[Inputs], Work]:
@@ -148,8 +148,11 @@ def _unasked_backward(inputs: Inputs, gradient: Tensor, x: Tensor) -> Work:
     weight = inputs.tensor(2, len(gradient.dims))
     is_transposed = gradient.dims[1] != weight.dims[0]
     points = (x if is_transposed else gradient).dims[2:]
-    needed = 2 * 2 * gradient.dims[0] * prod(points) * weight.numel
-    return Work(needed, bytes_of([gradient, x, weight, x, weight]), gradient.dtype, is_matrix=True)
+    of_one = 2 * gradient.dims[0] * prod(points) * weight.numel
+    groups = (gradient if is_transposed else x).dims[1] // max(weight.dims[1], 1)
+    moved = bytes_of([gradient, x, weight, x, weight])
+    # torch counts each output channel with each input channel for the gradient of the weight.
+    return products(of_one * (1 + groups), moved, gradient.dtype, needed=2 * of_one)
 
 
 _FORWARD_FLOPS = "2 · batch · points of the output (of the input if it is transposed) · elements of the weight"
@@ -221,5 +224,6 @@ FORMULAS = (
         flops="twice those of the forward pass",
         moves="the gradient of the output; input and weight, and the gradient of each",
         work=_old_backward,
+        is_counted=True,
     ),
 )
