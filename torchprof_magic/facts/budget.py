@@ -277,12 +277,14 @@ def _add_host(trace: Trace, parts: IntArray, start: IntArray, end: IntArray) -> 
 def _flops_ns(trace: Trace, start: IntArray, end: IntArray) -> tuple[Floats, Floats]:
     """Return how long the FLOPs of each step would take at the peak, without and with those of recomputation.
 
-    They count where their kernels run, or without a device their ops.
+    They count where their kernels run, or without a device their ops. Products that torch does not count, such as those
+    of ops of servers, have the operations that the table of formulas tells.
     """
     pieces, counted = roofline(trace), filled(flops_of_calls(trace), 0)
     is_counted = are_known(flops_of_calls(trace))
     peak = peak_of(device_name(trace, busiest_device(trace)))
-    if peak is None or not is_counted.any():
+    is_other = pieces.is_matrix & (np.nan_to_num(pieces.flops) > 0)
+    if peak is None or not (is_counted.any() or is_other.any()):
         return np.full(len(start), np.nan), np.full(len(start), np.nan)
     counting = np.flatnonzero(is_counted)
     op = marked_above(trace.events["parent"].to_numpy(), _marked(trace, pieces.op), counting)
@@ -290,7 +292,9 @@ def _flops_ns(trace: Trace, start: IntArray, end: IntArray) -> tuple[Floats, Flo
     np.add.at(flops, op, counted[counting])
     rates = np.array([peak.flops_per_s(kind, is_matrix=True) for kind in (*KINDS, "")])
     with np.errstate(divide="ignore", invalid="ignore"):
-        ns = flops[pieces.op] * pieces.share / np.where(rates > 0, rates, np.nan)[pieces.kind] * 1e9
+        is_other &= flops[pieces.op] == 0
+        done = np.where(is_other, pieces.flops, flops[pieces.op] * pieces.share)
+        ns = done / np.where(rates > 0, rates, np.nan)[pieces.kind] * 1e9
     ns = np.nan_to_num(ns)
     here = (
         device_numbers(trace)[pieces.row] == busiest_device(trace) if trace.has_device else np.ones(len(ns), np.bool_)

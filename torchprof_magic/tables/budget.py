@@ -69,7 +69,8 @@ _STEP_COLUMNS = (
         title="MFU",
         unit="ratio",
         definition="Utilisation by the model: how long the FLOPs of the model that `flops` counts would take at the "
-        "peak of their types, divided by the duration. Each of them once: what a checkpoint computes again is no part. "
+        "peak of their types, divided by the duration; of products that torch does not count, `work_flops`. Each of "
+        "them once: what a checkpoint computes again is no part. "
         "Null without FLOPs or without a known peak. On one device.",
     ),
     Column(
