@@ -336,7 +336,8 @@ class Meta(_Bounded):
     know (``In [4]``). ``start_unix_ns`` is the wall clock of time 0 of every ``*_ns`` column, in ns since 1970.
     ``has_call_stacks`` is set if torch wrote a stack at each op, as it does in verbose recordings, and ``has_flops`` if
     FLOPs were asked for. ``has_memory`` is set if memory was asked for, even if nothing was allocated.
-    ``has_function_lines`` is set if the lines of functions outside of the cell were timed.
+    ``has_function_lines`` is set if the lines of functions outside of the cell were timed. ``unnoted_lines`` are lines
+    of the cell in quick inner loops, whose runs were not noted in every step.
     ``plain_step_ns`` is how long steps took that ran without the profiler. ``chosen_steps`` are the rows of the
     steps that the user chose to count; empty if the rules decide. ``backend`` is that of ``torch.distributed``,
     whose ``process_groups`` are those of this process; ``extra`` is further metadata of the file, such as the
@@ -369,6 +370,7 @@ class Meta(_Bounded):
     has_flops: bool = False
     has_memory: bool = False
     has_function_lines: bool = False
+    unnoted_lines: tuple[int, ...] = ()
     cell: CellSource | None = None
     cell_labels: tuple[tuple[str, str], ...] = ()
     stepping: Stepping | None = None

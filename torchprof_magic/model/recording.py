@@ -178,13 +178,14 @@ class ProgramMarks:
     ``clock`` has a number of step, and the moments just before and after torch's range of it was entered. ``steps`` has
     a number of step, and the moments at which the user's code of it began and ended. ``unix_ns`` is what to add to our
     clock to get the time since 1970, in which torch writes its own; None if unknown. ``lines`` alternates between a
-    time and the line that began then, 0 for none. ``calls`` has threes of a time, a thread, and the number of a module
-    that began, or minus one minus that of one that ended. ``functions`` alternates between a time and a line of a
-    function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors of models and
-    optimizers were, if memory was recorded. ``storages`` is what the program held on the host before and after; None if
-    that was not looked at, or is more than can be. ``waits`` has threes of a start, an end, and the number of a
-    ``WaitSite``, counted from 1. ``looks`` has pairs of a moment at which the thread ran, and such a number, of which
-    only the line counts. ``imports`` are those of the recorded steps.
+    time and the line that began then, 0 for none; ``left_out`` are lines of quick inner loops, which were not noted
+    in every step, because that would have cost too much. ``calls`` has threes of a time, a thread, and the number
+    of a module that began, or minus one minus that of one that ended. ``functions`` alternates between a time and a
+    line of a function, counted from 1, or -1 for a call and -2 for a return. ``tags`` says where the tensors of
+    models and optimizers were, if memory was recorded. ``storages`` is what the program held on the host before and
+    after; None if that was not looked at, or is more than can be. ``waits`` has threes of a start, an end, and the
+    number of a ``WaitSite``, counted from 1. ``looks`` has pairs of a moment at which the thread ran, and such a
+    number, of which only the line counts. ``imports`` are those of the recorded steps.
     """
 
     cycle: int
@@ -199,6 +200,7 @@ class ProgramMarks:
     waits: Numbers = field(default_factory=lambda: array("q"))
     looks: Numbers = field(default_factory=lambda: array("q"))
     imports: tuple[HostLine, ...] = ()
+    left_out: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,7 @@ def trace_of(
         cpu_model=recording.cpu.model if recording.cpu else "",
         others_share=recording.others_share,
         watched=recording.watched,
+        unnoted_lines=tuple(sorted({line for marks in recording.program for line in marks.left_out})),
         has_function_lines=bool(recording.function_lines)
         and (recording.two_pass is None or recording.two_pass.lines_cycle is None),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Marks alternate between a time and a line, which is far smaller.
+MAX_LINE = 1_000_000_000
 # More marks in a single step than this are not kept; the first ones of that step are lost.
 MAX_MARKS_OF_STEP = 200_000
 # More marks in a whole recording are not kept.
@@ -20,6 +22,8 @@ MAX_MARKS = 2_000_000
 MARK_NS = 200
 MOST_OF_STEP = 0.05
 NO_LINE = 0
+# A line that began so often in a step is in a loop inside it; that of the loop that steps begins twice.
+LEAST_OF_LOOP = 3
 
 
 class LineMarks:
@@ -31,7 +35,7 @@ class LineMarks:
     numbers are far below times, so a mark that was interrupted between the two is recognized.
     """
 
-    __slots__ = ("_kept", "append", "clock", "is_inner_on", "is_on", "lost", "pending")
+    __slots__ = ("_kept", "_looped", "append", "clock", "is_inner_on", "is_on", "left_out", "lost", "pending")
 
     def __init__(self) -> None:
         self.pending: deque[int] = deque(maxlen=2 * MAX_MARKS_OF_STEP)
@@ -40,6 +44,9 @@ class LineMarks:
         self.is_on = False
         self.is_inner_on = False
         self.lost = 0
+        # The lines whose marks were left out of steps that were kept.
+        self.left_out: frozenset[int] = frozenset()
+        self._looped: frozenset[int] = frozenset()
         self._kept = array("q")
 
     def be_unseen(self) -> None:
@@ -62,8 +69,12 @@ class LineMarks:
     def end_step(self, dur_ns: int, is_kept: bool) -> None:
         """Keep the marks of a step, or drop them. Where they cost too much, leave those in inner loops out."""
         count = len(self.pending) // 2
+        if is_kept and self.is_on and not self.is_inner_on:
+            self.left_out |= self._looped
         if self.is_inner_on and count * MARK_NS > MOST_OF_STEP * max(dur_ns, 1):
             self.is_inner_on = False
+            begun = Counter(number for number in self.pending if number <= MAX_LINE)
+            self._looped = frozenset(line for line, times in begun.items() if times >= LEAST_OF_LOOP)
         if is_kept:
             if count >= MAX_MARKS_OF_STEP or len(self._kept) > 2 * MAX_MARKS:
                 self.lost += 1

@@ -271,6 +271,7 @@ class ProgramWatch:
                 steps=steps,
                 unix_ns=self._unix_ns,
                 lines=ask(LINES, self.lines.take, default=nothing),
+                left_out=tuple(sorted(self.lines.left_out)),
                 calls=ask(MODULES, self.modules.take, default=nothing),
                 functions=nothing if self.functions is None else ask(FUNCTIONS, self.functions.take, default=nothing),
                 tags=() if self.tags is None or not self._has_memory else ask(TAGS, self.tags.take, default=()),

@@ -27,7 +27,7 @@ from torchprof_magic.tables.steps import of_memory_steps
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
-    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import DType, Trace
 
 _OWN_COLUMNS = (
@@ -51,7 +51,8 @@ _OWN_COLUMNS = (
         title="Runs",
         unit="count",
         definition="How often the line began. Where stacks were recorded at ops alone, that is not known: the column "
-        "is then called Ops, and tells how many ops the line ran. Null for a line that ran in compiled code alone.",
+        "is then called Ops, and tells how many ops the line ran. Null for a line that ran in compiled code alone, and "
+        "for one of a quick inner loop, whose runs would have cost too much to note; its time is that of the loop.",
         is_minor=True,
         is_sum=True,
     ),
@@ -245,7 +246,7 @@ def _frame(trace: Trace, sites: pl.DataFrame, runs: Runs, shares: Shares) -> pl.
             "file": sites["file"].cast(pl.String),
             "line": sites["line"],
             "source": sites["name"].cast(pl.String),
-            "hits": pl.Series(shares.runs).set(pl.Series(is_compiled), None),
+            "hits": pl.Series(shares.runs).set(pl.Series(is_compiled | _are_unnoted(trace, sites)), None),
             "self_cpu_ns": shares.self_ns,
             "total_cpu_ns": shares.total_ns,
             "on_path_ns": shares.on_path_ns,
@@ -257,6 +258,13 @@ def _frame(trace: Trace, sites: pl.DataFrame, runs: Runs, shares: Shares) -> pl.
         },
         schema=_SHARED,
     )
+
+
+def _are_unnoted(trace: Trace, sites: pl.DataFrame) -> BoolArray:
+    """Return which lines are of quick inner loops of the cell, whose runs were not noted in every step."""
+    cell = trace.meta.cell.filename if trace.meta.cell is not None else ""
+    is_unnoted = sites["line"].is_in(trace.meta.unnoted_lines) & (sites["file"].cast(pl.String) == cell)
+    return is_unnoted.fill_null(value=False).to_numpy().astype(np.bool_)
 
 
 def _with_work(trace: Trace, frame: pl.DataFrame, runs: Runs, part: TimeRange) -> pl.DataFrame:

@@ -40,6 +40,21 @@ def test_marks_in_inner_loops_end_when_they_take_too_much_of_a_step() -> None:
     assert (marks.is_on, marks.is_inner_on) == (True, False)
 
 
+def test_lines_of_inner_loops_are_told_once_a_step_is_kept_without_their_marks() -> None:
+    marks = LineMarks()
+    marks.switch(is_on=True)
+    for line in (1, 2, 3, 3, 3, 4, 3, 2):
+        marks.mark(line)
+    marks.end_step(1, is_kept=True)
+    assert not marks.left_out  # the step has its marks
+    marks.mark(2)
+    marks.end_step(1, is_kept=False)
+    assert not marks.left_out
+    marks.mark(2)
+    marks.end_step(1, is_kept=True)
+    assert marks.left_out == {3}
+
+
 def test_a_step_with_more_marks_than_there_is_room_for_is_counted() -> None:
     marks = LineMarks()
     marks.switch(is_on=True)

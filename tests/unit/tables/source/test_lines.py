@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
-from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.meta import CellSource, StepMark
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.tables.source.lines import lines_table
 
@@ -65,6 +65,13 @@ def test_backward_is_charged_to_the_line_that_made_the_node_and_the_thread_time_
         3: (1, 50_000, 0, 0, 0, 0, -128),
         4: (0, 0, 0, 0, 0, 0, 0),
     }
+
+
+def test_lines_of_inner_loops_whose_runs_were_not_noted_have_no_number_of_runs() -> None:
+    trace = watched(training(), (1, 0, 10), (2, 10, 85), (1, 95, 5))
+    cell = CellSource(label="In [1]", filename="cell")
+    noted = replace(trace, meta=replace(trace.meta, cell=cell, unnoted_lines=(3,)))
+    assert by_line(noted, "hits") == {1: (2,), 2: (1,), 3: (None,), 4: (0,)}
 
 
 def test_a_line_that_waits_in_other_steps_waits_where_its_thread_slept_and_nobody_looked() -> None:
