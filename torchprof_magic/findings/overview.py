@@ -399,7 +399,7 @@ def _serving(trace: Trace) -> Section:
         for row in rows
         if row["limit_ratio"] is not None
     )
-    return Section(title="Steps of the server", facts=facts, kind="bars", aside="on average")
+    return Section(title="Steps of the server, on average", facts=facts)
 
 
 def _verdicts_of_kinds(trace: Trace) -> dict[str, str]:

@@ -66,7 +66,7 @@ def test_kinds_say_what_limits_them() -> None:
 
 
 def test_the_overview_names_the_kinds_with_their_time() -> None:
-    (section,) = [each for each in overview_facts(made()).sections if each.title == "Steps of the server"]
+    (section,) = [each for each in overview_facts(made()).sections if each.title == "Steps of the server, on average"]
     assert [(fact.label, fact.value, fact.note) for fact in section.facts] == [
         ("decode", 50_000, "Compute-bound, 2 steps, 3 requests, 16.7 µs a token, limited by other work (65 %)"),
         ("prefill", 100_000, "Compute-bound, 1 step, 2 requests, 500 ns a token, limited by other work (90 %)"),
@@ -106,7 +106,7 @@ def test_other_recordings_have_no_such_steps() -> None:
     trace = make_trace(annotation("ProfilerStep#1", 0, 100), span("aten::mm", 0, 10))
     assert serving_table(trace).frame.height == 0
     assert serving_kinds_table(trace).frame.height == 0
-    assert not [each for each in overview_facts(trace).sections if each.title == "Steps of the server"]
+    assert not [each for each in overview_facts(trace).sections if each.title == "Steps of the server, on average"]
 
 
 def test_power_makes_joules_of_each_step_and_token() -> None:
