@@ -336,17 +336,20 @@ program shows that. One cause is one card, also where there are two ways to do w
 
 ## What a change saves
 
-A rule says how much time was lost, and what its change does: which time of threads or devices is gone, which calls wait
-no more, how many workers load. The model of [what_if.md](what_if.md) replays the steps with that, one change after the
-other. So `saving_ns` is what a card saves once those before it are carried out, and `alone_ns` what it saves without
-them; where they differ, the evidence says both. Once workers load as fast as they can, say, a sleep less saves “nothing
-more”. Time that two pieces of advice would save is counted for the larger one alone.
+A rule says what its change does: which time of threads or devices is gone, or which share of it is left, as of an op by
+one that does the same sooner; which calls wait no more; how many workers load. What that saves, no rule says: the model
+of [what_if.md](what_if.md) replays the steps with it, one change after the other. So `saving_ns` is what a card saves
+once those before it are carried out, and `alone_ns` what it saves without them; where they differ, the evidence says
+both. Once workers load as fast as they can, say, a sleep less saves “nothing more”. Time that two pieces of advice
+would save is counted for the larger one alone.
 
-No card saves more than was lost to its cause: host time counts only where the busiest device idles meanwhile; without a
-device, all of it does. If steps also ran without the profiler, what recording each event takes is subtracted from the
-cost of many short ops. What was lost is the saving where the model cannot tell: if the graph has no launches, work is
-missing in steps, more than a fifth of the path is inferred or assumed, the replay of the steps as they are is off by
-more than a tenth, or the recording has more than 600,000 pieces; and if a rule of your own gives no `spans`.
+So time of the host counts where a step waits for it, and time of a device where a step waits for that. If a change
+saves something in every step, the median of these counts. If steps also ran without the profiler, what recording each
+event takes is not saved. Where the model cannot tell, all of the time that is gone is the saving, on the host that in
+which the busiest device idles: if the graph has no launches, work is missing in steps, more than a fifth of the path is
+inferred or assumed, the replay of the steps as they are is off by more than a tenth, or the recording has more than
+600,000 pieces. A rule of your own that gives `saving_ns` says the most that it can be, and where it gives no `spans`,
+what it is.
 
 ```python
 for advice in report.advice:

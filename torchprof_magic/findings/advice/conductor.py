@@ -10,7 +10,7 @@ import numpy as np
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.rules import RULES
-from torchprof_magic.findings.advice.savings import Share, in_order
+from torchprof_magic.findings.advice.savings import Share, in_order, saving_of
 from torchprof_magic.findings.advice.times import joined, overlap, step_ns, unexplained_ratio, without
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.units import format_count
@@ -133,8 +133,9 @@ def _with_savings(trace: Trace, found: list[Advice], settings: Settings) -> list
     def least_ns(advice: Advice) -> float:
         return _least_ns(advice.rule, settings, whole)
 
-    shares = _without_repeats((each for each in found if each.saving_ns is not None), least_ns)
-    rest = _in_one_card(each for each in sorted(found, key=_order) if each.saving_ns is None)
+    known = [replace(each, alone_ns=saving_of(trace, each)) for each in found if each.has_number]
+    rest = _in_one_card(each for each in sorted(found, key=_order) if not each.has_number)
+    shares = _without_repeats(known, least_ns)
     return [*in_order(trace, shares, least_ns), *rest]
 
 
@@ -155,14 +156,14 @@ def _without_repeats(found: Iterable[Advice], least_ns: Callable[[Advice], float
     kept: list[Share] = []
     counted = Spans(np.empty(0, np.int64), np.empty(0, np.int64))
     for advice in sorted(found, key=_precedence):
-        most_ns = advice.saving_ns or 0
-        left_ns, spans = _left(advice, counted)
-        if left_ns < least_ns(advice):
+        alone_ns = advice.alone_ns or 0
+        share, spans = _left(advice, counted)
+        if alone_ns * share < least_ns(advice):
             continue
         # What is left of it belongs to the same cause.
-        if left_ns < MOSTLY * most_ns and any(_are_of_one_line(advice, other.advice) for other in kept):
+        if share < MOSTLY and any(_are_of_one_line(advice, other.advice) for other in kept):
             continue
-        kept.append(Share(_with_reason(advice, most_ns - left_ns, kept), left_ns, spans))
+        kept.append(Share(_with_reason(advice, alone_ns * (1 - share), kept), share, spans))
         if advice.spans is not None:
             counted = joined(counted, advice.spans)
     return kept
@@ -176,7 +177,7 @@ def _are_of_one_op(advice: Advice, other: Advice) -> bool:
     """Return whether two pieces of advice without a number are two ways to do without the same op's time."""
     is_certain = bool(advice.op and advice.fix) and advice.saving_bytes is None and advice.rule != other.rule
     same = (advice.op, advice.file, advice.line) == (other.op, other.file, other.line)
-    return is_certain and same and other.saving_ns is None and other.saving_bytes is None
+    return is_certain and same and other.saving_bytes is None
 
 
 def _least_ns(rule: str, settings: Settings, whole_ns: float) -> float:
@@ -205,18 +206,18 @@ def _precedence(advice: Advice) -> tuple[bool, tuple[bool, int, bool, int, str]]
     return (advice.certainty != "measured", _order(advice))
 
 
-def _left(advice: Advice, counted: Spans) -> tuple[int, Spans | None]:
-    """Return what was not counted of the saving of some advice, in ns a step, and of its spans."""
+def _left(advice: Advice, counted: Spans) -> tuple[float, Spans | None]:
+    """Return which share of the spans of some advice was not counted yet, and which part of them."""
     if advice.spans is None:
-        return advice.saving_ns or 0, None
+        return 1.0, None
     own = overlap(advice.spans, advice.spans)
     total = int((own.end_ns - own.start_ns).sum())
     left = without(own, counted)
-    share = int((left.end_ns - left.start_ns).sum()) / max(total, 1) if total else 1.0
-    return round((advice.saving_ns or 0) * share), left
+    share = int((left.end_ns - left.start_ns).sum()) / total if total else 1.0
+    return share, left
 
 
-def _with_reason(advice: Advice, gone_ns: int, kept: Iterable[Share]) -> Advice:
+def _with_reason(advice: Advice, gone_ns: float, kept: Iterable[Share]) -> Advice:
     """Return some advice, and why its saving is less than what its evidence shows."""
     if advice.spans is None or gone_ns < LEAST_SAVING_NS:
         return advice
@@ -229,5 +230,6 @@ def _with_reason(advice: Advice, gone_ns: int, kept: Iterable[Share]) -> Advice:
 
 def _order(advice: Advice) -> tuple[bool, int, bool, int, str]:
     """Sort by time, then by memory; guesses come last."""
-    time, memory = advice.saving_ns, advice.saving_bytes
+    time = advice.saving_ns if advice.alone_ns is None else advice.alone_ns
+    memory = advice.saving_bytes
     return (time is None, -(time or 0), memory is None, -(memory or 0), advice.rule)

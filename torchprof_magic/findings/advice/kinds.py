@@ -44,18 +44,20 @@ NOWHERE: Where = "nowhere"
 
 
 class Effect(NamedTuple):
-    """What a change does to the graph of the steps, beside the time in the spans of its advice that is gone.
+    """What a change does to the graph of the steps. What that saves, the graph says.
 
     Attributes:
-        where: Whose time in the spans is gone: that of ``threads``, of ``devices``, or ``nowhere`` any.
+        where: Whose time in the spans of the advice is gone: that of ``threads``, of ``devices``, or ``nowhere`` any.
         rows: Rows of ``trace.events`` that wait for nothing any more, with all inside of them; with ``workers`` the
             fetches.
         workers: How many processes load what these fetches loaded, 0 for no change.
+        left: Which share of the time in the spans is left, as of an op by one that does the same sooner.
     """
 
     where: Where = "threads"
     rows: IntArray = np.empty(0, np.int64)
     workers: int = 0
+    left: float = 0.0
 
 
 class Edit(NamedTuple):
@@ -95,14 +97,15 @@ class Advice:
         line: Number of that line, or of the definition of its function where only that was recorded; None if unknown.
         module: Path of the nn.Module that it is about, empty for none.
         op: Name of the op or call that it is about, empty for none.
-        saving_ns: Time that a step would be shorter, in ns; None if no number is known. In all without steps. A rule
-            gives the most that it can be; in a report it is what is saved after the advice that stands before it.
+        saving_ns: Time that a step would be shorter, in ns, after the advice that stands before it; None if no number
+            is known. In all without steps. A rule of your own can give the most that it can be.
         alone_ns: What it would save without any other advice, in ns; None if no number is known, and in a rule.
         saving_bytes: Bytes that would be saved at the peak, or a step for memory that grows; None if that is not known.
         certainty: measured, measured here, estimated, or guess. ``CERTAINTY_TEXT`` says what each means.
         link: Address of a page of the documentation of PyTorch, empty for none.
         spans: When the time that could be saved was spent. What overlaps with advice that saves more counts only there.
-        effect: What else is different, by which the graph of the steps says what is saved.
+        effect: What is different, by which the graph of the steps says what is saved; None if no number is known, or if
+            the time in the spans is gone as far as ``saving_ns`` says.
         edits: The keywords that are the change, if it is nothing else.
     """
 
@@ -120,7 +123,7 @@ class Advice:
     certainty: Certainty = "guess"
     link: str = ""
     spans: Spans | None = field(default=None, repr=False, compare=False)
-    effect: Effect = field(default=Effect(), repr=False, compare=False)
+    effect: Effect | None = field(default=None, repr=False, compare=False)
     edits: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +132,11 @@ class Advice:
             object.__setattr__(self, name, shortened(printable(getattr(self, name)), MOST_CHARS))
         if self.certainty not in CERTAINTIES:
             raise ValueError(f"certainty must be one of {', '.join(CERTAINTIES)} (got {self.certainty!r})")
+
+    @property
+    def has_number(self) -> bool:
+        """Whether it is known what it saves, or by the graph of the steps can be."""
+        return self.saving_ns is not None or self.effect is not None
 
     def __str__(self) -> str:
         where = f" (line {self.line})" if self.line else ""

@@ -13,7 +13,7 @@ from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.step_graph.edges import WAIT, WORKERS
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.findings.advice.kinds import DEVICES, NOWHERE, Advice, Effect, Spans
-from torchprof_magic.findings.advice.times import ns_in_steps, step_ns
+from torchprof_magic.findings.advice.times import critical, ns_in_steps, recorded_share, step_ns
 from torchprof_magic.findings.what_if.asked import MUCH_ASSUMED, baseline, predicted
 from torchprof_magic.findings.what_if.changes import Changed, floor_of_workers, left_of_fetches, pieces_of_rows
 from torchprof_magic.findings.what_if.ladder import MOST_PIECES, is_without_launches
@@ -33,48 +33,66 @@ MOST_OFF = 0.1
 
 
 class Share(NamedTuple):
-    """Advice with a number, and what is left of it for it: the most that it can save, in ns a step, and when."""
+    """Advice with a number, and what is left of it for it: which share of its spans, and these."""
 
     advice: Advice
-    most_ns: int
+    share: float
     spans: Spans | None
+
+    @property
+    def effect(self) -> Effect:
+        """What is different; with a number alone, as much of the time of threads in the spans."""
+        return self.advice.effect or Effect()
+
+    @property
+    def most_ns(self) -> float:
+        """The most that it can save, in ns a step, where the rule itself says that; rules of ours do not."""
+        known = self.advice.saving_ns
+        return np.inf if known is None else known * self.share
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether nothing in the graph is what it changes, so that what its rule says is all that is known."""
+        return self.spans is None and not len(self.effect.rows)
 
 
 class _Done(NamedTuple):
-    """What has been carried out: which share of each piece and which edges are gone, and the shortest step, in ns."""
+    """What has been carried out: which share of each piece and which edges are gone, and the shortest step, in ns.
+
+    ``step_ns`` is how long each step that counts is with that.
+    """
 
     gone: FloatArray
     is_cut: BoolArray
     floor_ns: float
-    saved_ns: float
+    step_ns: FloatArray
 
 
 def in_order(trace: Trace, found: Iterable[Share], least_ns: Callable[[Advice], float]) -> list[Advice]:
     """Return the advice in the order in which it is best carried out, each with what it saves after those before it.
 
-    What would save less than ``least_ns`` alone is left out; what would do so after others saves nothing more. Nothing
-    saves more than was recorded as lost to it. Where the graph is unknown or too large, that is what it saves.
+    All of it has ``alone_ns``. What would save less than ``least_ns`` alone is left out; what would do so after others
+    saves nothing more. Where the graph is unknown or too large, what was lost is what is saved.
     """
     if not can_replay(trace):
-        known = [one._replace(most_ns=_by_floor(trace, one)) for one in found]
-        return [_with_saving(one.advice, one.most_ns, one.most_ns) for one in sorted(known, key=_most_first)]
+        known = [(one.advice, _lost_ns(trace, one)) for one in found]
+        return [_with_saving(advice, ns, ns) for advice, ns in sorted(known, key=_most_first)]
     done = _nothing_done(trace)
-    alone = [(one, saving_of(trace, one.advice)) for one in found]
-    open_ = [_Open(min(one.most_ns, ns), ns, one) for one, ns in alone if ns >= least_ns(one.advice)]
+    open_ = [_Open(one.advice.alone_ns or 0, one) for one in found]
+    open_ = [each for each in open_ if each.ns >= least_ns(each.share.advice)]
     ordered = []
     while open_:
         at, done = _best(trace, done, open_)
         one = open_.pop(at)
         ns = one.ns if one.ns >= least_ns(one.share.advice) else 0
-        ordered.append(_with_saving(one.share.advice, ns, one.alone_ns))
+        ordered.append(_with_saving(one.share.advice, ns, one.share.advice.alone_ns or 0))
     return ordered
 
 
 class _Open(NamedTuple):
-    """Advice that is not carried out yet, by what it saves: at most, until that is known."""
+    """Advice that is not carried out yet, and what it saves: alone, until it is known what it does now."""
 
     ns: int
-    alone_ns: int
     share: Share
 
 
@@ -88,41 +106,54 @@ def _best(trace: Trace, done: _Done, open_: list[_Open]) -> tuple[int, _Done]:
         at = min(range(len(open_)), key=lambda place: (-open_[place].ns, open_[place].share.advice.rule))
         if at in known:
             return at, known[at]
-        one = open_[at]
-        known[at] = _carried_out(trace, done, one.share)
-        saved = one.share.most_ns if _is_outside(one.share) else known[at].saved_ns - done.saved_ns
-        open_[at] = one._replace(ns=max(min(one.share.most_ns, round(saved)), 0))
+        one = open_[at].share
+        known[at] = _carried_out(trace, done, one)
+        open_[at] = _Open(_saved_ns(trace, one, done, known[at]), one)
 
 
 def saving_of(trace: Trace, advice: Advice) -> int:
-    """Return what advice saves alone, in ns a step: by the graph, but no more than was recorded as lost to it."""
-    share = Share(advice, advice.saving_ns or 0, advice.spans)
+    """Return what advice saves alone, in ns a step."""
+    share = Share(advice, 1.0, advice.spans)
     if not can_replay(trace):
-        return _by_floor(trace, share)
-    if _is_outside(share):
-        return share.most_ns
-    done = _carried_out(trace, _nothing_done(trace), share)
-    return max(min(share.most_ns, round(done.saved_ns)), 0)
+        return _lost_ns(trace, share)
+    done = _nothing_done(trace)
+    return _saved_ns(trace, share, done, _carried_out(trace, done, share))
 
 
-def _is_outside(share: Share) -> bool:
-    """Return whether nothing in the graph is what a change does, so that what its rule says is all that is known."""
-    return share.spans is None and not len(share.advice.effect.rows)
+def _saved_ns(trace: Trace, one: Share, before: _Done, after: _Done) -> int:
+    """Return what a change saves, in ns a step.
+
+    If it is in every step, the median of these counts: in some of them it may have lost the core to another program.
+    What workers load evens out over the steps.
+    """
+    if one.is_outside:
+        return round(one.most_ns)
+    each = before.step_ns - after.step_ns
+    is_in_all = counted_steps(trace).steps == len(each) > 1 and not one.effect.workers and bool((each > 0).all())
+    saved = float(np.median(each)) if is_in_all else float(each.sum()) / counted_steps(trace).steps
+    return max(round(min(saved, one.most_ns)), 0)
 
 
-def _by_floor(trace: Trace, share: Share) -> int:
-    """Return what is saved where the graph is not known: what was lost, but for what workers take beside the rest."""
-    rows, workers = share.advice.effect.rows, share.advice.effect.workers
-    floor_ns = floor_of_workers(trace, rows, workers)[0] if workers else 0.0
-    return round(max(share.most_ns - max(floor_ns - step_ns(trace) + share.most_ns, 0.0), 0.0))
+def _lost_ns(trace: Trace, one: Share) -> int:
+    """Return what was lost where the graph is not known: the time in which the device idles, but for what is left.
+
+    Workers take at least their part of the fetches.
+    """
+    if one.spans is None or one.advice.effect is None:
+        return round(0.0 if np.isinf(one.most_ns) else one.most_ns)
+    effect, spans = one.effect, one.spans
+    lost = ns_in_steps(trace, spans if effect.where == DEVICES else critical(trace, spans))
+    lost = min(lost * _gone_of(trace, one), one.most_ns)
+    floor_ns = floor_of_workers(trace, effect.rows, effect.workers)[0] if effect.workers else 0.0
+    return round(max(lost - max(floor_ns - step_ns(trace) + lost, 0.0), 0.0))
 
 
-def _most_first(one: Share) -> tuple[int, str]:
-    return -one.most_ns, one.advice.rule
+def _most_first(one: tuple[Advice, int]) -> tuple[int, str]:
+    return -one[1], one[0].rule
 
 
 def _with_saving(advice: Advice, ns: int, alone_ns: int) -> Advice:
-    """Return advice with its saving, and in its evidence what it saves alone, where that is said to be more."""
+    """Return advice with its saving, and in its evidence what it saves alone, where that is another number."""
     if format_ns(ns) == format_ns(alone_ns):
         return replace(advice, saving_ns=ns, alone_ns=alone_ns)
     after = format_ns(ns) if ns else "nothing more"
@@ -144,47 +175,46 @@ def can_replay(trace: Trace) -> bool:
 @once_per_trace
 def _nothing_done(trace: Trace) -> _Done:
     graph = step_graph(trace)
-    return _Done(np.zeros(len(graph.own_ns)), np.zeros(len(graph.edges.kind), np.bool_), 0.0, 0.0)
+    return _replayed(trace, np.zeros(len(graph.own_ns)), np.zeros(len(graph.edges.kind), np.bool_), 0.0)
 
 
 def _carried_out(trace: Trace, done: _Done, share: Share) -> _Done:
-    """Return what has been carried out with one more change, and what all of it saves."""
-    if _is_outside(share):
+    """Return what has been carried out with one more change."""
+    if share.is_outside:
         return done
-    effect = share.advice.effect
-    gone = _shortened(trace, done.gone, effect, share)
+    effect = share.effect
+    gone = _shortened(trace, done.gone, share)
+    floor = floor_of_workers(trace, effect.rows, effect.workers)[0] if effect.workers else 0.0
     is_cut = done.is_cut | _edges_of(trace, effect) | _edges_in(trace, gone)
-    floor = done.floor_ns
-    if effect.workers:
-        floor = max(floor, floor_of_workers(trace, effect.rows, effect.workers)[0])
-    now = _Done(gone, is_cut, floor, 0.0)
-    return now._replace(saved_ns=_as_it_is(trace) - _step_ns(trace, now))
+    return _replayed(trace, gone, is_cut, max(done.floor_ns, floor))
 
 
-@once_per_trace
-def _as_it_is(trace: Trace) -> float:
-    return _step_ns(trace, _nothing_done(trace))
-
-
-def _step_ns(trace: Trace, done: _Done) -> float:
-    """Return how long the steps that count are together, a step, in ns, with what has been carried out."""
+def _replayed(trace: Trace, gone: FloatArray, is_cut: BoolArray, floor_ns: float) -> _Done:
+    """Return what has been carried out, with how long each step is then."""
     graph = step_graph(trace)
-    delay = np.where(done.is_cut, -np.inf, graph.edges.delay_ns.astype(np.float64))
-    found = predicted(trace, Changed(graph.own_ns * (1 - done.gone), delay, floor_ns=done.floor_ns))
-    return float(found.step_ns.sum()) / counted_steps(trace).steps
+    delay = np.where(is_cut, -np.inf, graph.edges.delay_ns.astype(np.float64))
+    found = predicted(trace, Changed(graph.own_ns * (1 - gone), delay, floor_ns=floor_ns))
+    return _Done(gone, is_cut, floor_ns, found.step_ns)
 
 
-def _shortened(trace: Trace, gone: FloatArray, effect: Effect, share: Share) -> FloatArray:
+def _shortened(trace: Trace, gone: FloatArray, share: Share) -> FloatArray:
     """Return which share of each piece is gone with one more change."""
-    pieces = step_graph(trace).pieces
+    pieces, effect = step_graph(trace).pieces, share.effect
     if effect.workers:
         return np.maximum(gone, pieces_of_rows(trace, effect.rows) * (1 - left_of_fetches(trace, effect.rows)))
     if share.spans is None or effect.where == NOWHERE:
         return gone
     is_here = pieces.is_work == (effect.where == DEVICES)
     covered = covered_ns(*share.spans, pieces.start_ns, pieces.end_ns) / np.maximum(pieces.dur_ns, 1)
-    of_it = min(share.most_ns / max(ns_in_steps(trace, share.spans), 1.0), 1.0)
-    return np.minimum(gone + np.where(is_here, covered * of_it, 0.0), 1.0)
+    return np.minimum(gone + np.where(is_here, covered * _gone_of(trace, share), 0.0), 1.0)
+
+
+def _gone_of(trace: Trace, one: Share) -> float:
+    """Return which share of the time in the spans of a change is gone, without what recording added to it."""
+    assert one.spans is not None
+    if one.advice.effect is None:
+        return min(one.most_ns / max(ns_in_steps(trace, one.spans), 1.0), 1.0)
+    return (1 - one.effect.left) * (1 - recorded_share(trace, one.spans, on_device=one.effect.where == DEVICES))
 
 
 def _edges_of(trace: Trace, effect: Effect) -> BoolArray:

@@ -118,7 +118,7 @@ def without(spans: Spans, other: Spans) -> Spans:
 
 
 class Cost(NamedTuple):
-    """What the intervals take of a step, in ns, less what recording adds to it; and the intervals that count.
+    """What the intervals take of a step, in ns, less what recording adds to it; and the intervals in the steps.
 
     ``whole_ns`` is all that they take on average, as in the tables, and ``how`` says which part of it counts.
     """
@@ -141,22 +141,30 @@ def cost_words(trace: Trace, cost: Cost) -> str:
 
 
 def cost_of(trace: Trace, spans: Spans) -> Cost:
-    """Return what some host time costs a step: its critical part, less what recording the events in it takes.
+    """Return what some host time takes of a step, less what recording the events in it takes.
 
     If it is in every step, the median of these counts: in some of them it may have lost the core to another program.
     """
-    inside, chosen, whole_ns = critical(trace, spans), counted_steps(trace), ns_in_steps(trace, spans)
+    inside, chosen = within_steps(trace, spans), counted_steps(trace)
     each_ns = covered_ns(inside.start_ns, inside.end_ns, chosen.start_ns, chosen.end_ns)
     is_in_all = len(chosen.row) > 0 and bool((each_ns > 0).all())
     seen_ns = float(np.median(each_ns)) if is_in_all else float(each_ns.sum()) / chosen.steps
     added_ns = _events_in(trace, inside) / chosen.steps * recording_ns(trace)
     mean_ns = float(each_ns.sum()) / chosen.steps
     how = (
-        "while the device waits" if format_ns(mean_ns) != format_ns(whole_ns) else "",
         "in the median step" if format_ns(seen_ns) != format_ns(mean_ns) else "",
         "without what recording adds" if added_ns else "",
     )
-    return Cost(max(seen_ns - added_ns, LEAST_LEFT * seen_ns), inside, whole_ns, ", ".join(filter(None, how)))
+    cost_ns = max(seen_ns - added_ns, LEAST_LEFT * seen_ns)
+    return Cost(cost_ns, inside, mean_ns, ", ".join(filter(None, how)))
+
+
+def recorded_share(trace: Trace, spans: Spans, *, on_device: bool = False) -> float:
+    """Return which share of some host time in the steps recording its events has added; none of that of devices."""
+    inside = within_steps(trace, spans)
+    whole = float((inside.end_ns - inside.start_ns).sum())
+    added = 0.0 if on_device else _events_in(trace, inside) * recording_ns(trace)
+    return min(added / max(whole, 1.0), 1 - LEAST_LEFT)
 
 
 @once_per_trace

@@ -108,7 +108,7 @@ def test_the_evidence_says_where_the_rest_of_a_saving_counts() -> None:
     large, small = saving(4, "large", spans=spans(0, 8)), saving(2, "small", spans=spans(6, 10))
     said = "is not counted again here. Alone it would save 2 ms; after the advice before it,"
     assert [each.evidence for each in found(small, large)] == ["", f"What “t” saves {said} 1 ms."]
-    other = saving(3, "other", spans=spans(8, 9))
+    other = saving(5, "other", spans=spans(9, 20))
     assert found(small, large, other)[-1].evidence == f"What other advice saves {said} 500 µs."
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import annotation, kernel, launch, make_trace, span
+from support import annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.findings.advice import RULES, Advice, Settings, Spans, find_advice
 from torchprof_magic.findings.advice.kinds import DEVICES, Effect
@@ -142,6 +142,27 @@ def test_what_workers_leave_is_known_without_the_graph() -> None:
     assert not can_replay(found)
     (loader,) = find_advice(found).advice
     assert loader.saving_ns == 6_000_000
+
+
+def test_no_rule_of_ours_says_what_it_saves_itself() -> None:
+    sleep = frame("<built-in function sleep>", 8_000, 1_000)
+    adam = [span(f"aten::{name}", 6_500 + 10 * at, 9) for at, name in enumerate(("sqrt", "addcdiv_") * 9)]
+    fetch, range_ = annotation(LOADER, 0, 6_000), annotation("Optimizer.step#Adam.step", 6_400, 400)
+    made = trace(fetch, range_, *adam, sleep, cpu_cores=2)
+    said = [advice for rule in RULES if rule.find is not None for advice in as_several(rule.find(made))]
+    assert {each.rule for each in said} >= {"dataloader_workers", "single_tensor_optimizer", "sleeping"}
+    assert all(each.saving_ns is None and each.has_number for each in said)
+    assert all(each.saving_ns for each in find_advice(made).advice)
+
+
+def as_several(found: Any) -> list[Advice]:
+    return [] if found is None else [found] if isinstance(found, Advice) else list(found)
+
+
+def test_a_share_that_is_left_is_no_part_of_what_is_saved() -> None:
+    at = both(0, 4)
+    found = Advice(rule="own", title="t", certainty="estimated", spans=at, effect=Effect(left=0.25))
+    assert savings(trace(span("aten::mm", 0, 4_000)), found) == [("own", 3_000_000, 3_000_000)]
 
 
 def test_a_rule_that_does_not_say_when_keeps_its_number() -> None:

@@ -43,7 +43,7 @@ def copy(name: str, start_us: float, dur_us: float, correlation: int, size: int 
     return event | {"cat": "gpu_memcpy"}
 
 
-def test_a_wait_for_a_result_costs_the_idle_time_after_it_but_no_more_than_the_wait() -> None:
+def test_a_wait_for_a_result_costs_by_how_much_the_host_is_later() -> None:
     events = (
         span("aten::mm", 0, 20),
         launch(5, 5, correlation=1),
@@ -55,8 +55,9 @@ def test_a_wait_for_a_result_costs_the_idle_time_after_it_but_no_more_than_the_w
         kernel("add", 1_300, 8_000, correlation=3),
     )
     (found,) = advice(*events)
-    # The device idles from 1,000 to 1,300 us; the wait lasted from 210 to 1,010, so all of that could be gone.
-    assert (found.rule, found.saving_ns, found.op) == ("sync_in_loop", 300_000, "aten::item")
+    # The wait lasted from 210 to 1,010 us, of which returning takes 10: without it the host ends 790 us earlier. The
+    # device works for 8.9 ms of a step, so it keeps up.
+    assert (found.rule, found.saving_ns, found.op) == ("sync_in_loop", 790_000, "aten::item")
     assert found.certainty == "measured"
 
 
@@ -84,8 +85,9 @@ def test_loading_is_not_blamed_for_a_device_that_has_not_begun_what_is_in_its_qu
         kernel("add", 8_110, 1_880, correlation=3),
     )
     (found,) = (each for each in advice(*events) if each.rule == "dataloader_workers")
-    # From 1,000 to 1,500 us the second kernel is in the queue; from 2,000 to 8,000 us nothing is.
-    assert found.saving_ns == 6_000_000
+    # From 1,000 to 1,500 us the second kernel is in the queue; from 2,000 to 8,000 us nothing is. With its kernels and
+    # that pause the device takes 3.78 ms for a step, to which the first and the last step of two come.
+    assert found.saving_ns == pytest.approx(6_220_000, rel=0.02)
     assert found.evidence == "The program loads its batches itself: 7.90 ms per step, and the device waits 6 ms of it."
 
 
@@ -101,7 +103,7 @@ def test_without_steps_no_wait_is_blamed() -> None:
     assert Report(make_trace(*events)).advice == []
 
 
-def test_a_pageable_copy_costs_the_part_of_its_call_in_which_the_device_idles() -> None:
+def test_a_pageable_copy_costs_its_call_unless_the_device_is_busy_anyway() -> None:
     events = (
         span("aten::copy_", 0, 1_000),
         call("cudaMemcpyAsync", 100, 800, correlation=1),
@@ -110,7 +112,10 @@ def test_a_pageable_copy_costs_the_part_of_its_call_in_which_the_device_idles() 
         kernel("gemm", 1_210, 8_700, correlation=2),
     )
     (found,) = advice(*events)
-    assert (found.rule, found.saving_ns) == ("pageable_copy", 300_000)
+    # Without the 800 us of the call the host needs 9.2 ms, as the device does. The first copy begins at 300 us, 10 us
+    # after it the kernel, so that two steps take 18.7 ms.
+    assert (found.rule, found.saving_ns) == ("pageable_copy", 650_000)
+    assert "the device idles for 300 µs of it" in found.evidence
     assert "3.81 MiB per step are copied from pageable memory" in found.evidence
     pinned = [event | {"name": event["name"].replace("Pageable", "Pinned")} for event in events]
     assert advice(*pinned) == []
@@ -201,6 +206,7 @@ EXPECTED = {
         "dataloader_workers",
         "small_kernels",
         "zero_grad_set_to_none",
+        "pageable_copy",
         "autocast",
     ),
     "07_mi300_flux_triton_large.json.gz": (),
@@ -232,4 +238,4 @@ def test_no_advice_saves_more_than_the_wait_of_its_cause_that_stands_beside_it(t
     assert found
     for rule, saving_ns in found.items():
         assert saving_ns is not None
-        assert saving_ns <= round(causes[of_rule[rule]] / steps)
+        assert saving_ns <= 1.01 * causes[of_rule[rule]] / steps  # the graph knows delays of launches on average

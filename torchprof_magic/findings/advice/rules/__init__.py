@@ -34,30 +34,27 @@ RULES = (
     Rule(
         "pageable_copy",
         pageable_copy,
-        "Memory that is not pinned is copied to a device. The saving is the part of the copying ops in which the "
-        "device idles.",
+        "Memory that is not pinned is copied to a device. The calls are gone, and nothing in the copying ops waits.",
         _DEVICE,
     ),
     Rule(
         "sync_in_loop",
         sync_in_loop,
         "An op such as `item`, `nonzero`, a boolean index or a copy to the host waits for the device, or the program "
-        "does so itself. The saving is the idle time after the wait, but no more than the wait: that much earlier the "
-        "next work would have been launched.",
+        "does so itself, and the device then runs dry for at least 1 % of a step. Nothing in these ops waits any more.",
         _DEVICE,
     ),
     Rule(
         "sleeping",
         sleeping,
-        "A line sleeps for at least 1 ms of a step, other than in the fetch of a DataLoader. The saving is that time, "
-        "or the part of it in which the device idles.",
+        "A line sleeps for at least 1 ms of a step, other than in the fetch of a DataLoader. That time is gone.",
         "a live run, or stacks",
     ),
     Rule(
         "python_loop",
         python_loop,
-        "A line takes at least 48 elements per step out of tensors, and neither multiplies matrices nor convolves. The "
-        "saving is its time, without that of ops of more than 40 µs and of two turns.",
+        "A line takes at least 48 elements per step out of tensors, and neither multiplies matrices nor convolves. Of "
+        "its time two turns are left, and ops of more than 40 µs.",
         "lines or stacks",
     ),
     Rule(
@@ -82,7 +79,7 @@ RULES = (
     Rule(
         "zero_grad_set_to_none",
         zero_grad_set_to_none,
-        "`zero_grad` fills gradients with zeros. The saving is the time of filling and of adding to these zeros.",
+        "`zero_grad` fills gradients with zeros. Filling them and adding to these zeros is gone.",
     ),
     Rule(
         "bias_before_batchnorm",
@@ -119,8 +116,8 @@ RULES = (
     Rule(
         "small_kernels",
         small_kernels,
-        "At least 50 kernels per step, a quarter of them of less than 10 µs. The saving is the time in which the queue "
-        "is empty and the device waits for the launch of the next one.",
+        "At least 50 kernels per step, a quarter of them of less than 10 µs. What the host does while the queue is "
+        "empty and the device waits for the launch of the next one is gone.",
         _DEVICE,
     ),
     Rule(
@@ -128,7 +125,7 @@ RULES = (
         recompiles,
         "`torch.compile` compiles something again in at least two of the recorded steps. In a live run there "
         "is one for each cause, with the guards that failed and what to change: sizes, dtypes, numbers, modes. "
-        "The saving includes the backward pass, if one line compiles again.",
+        "With it goes that of the backward pass, if one line compiles again.",
     ),
     Rule(
         "graph_breaks",
@@ -140,8 +137,8 @@ RULES = (
     Rule(
         "attention_unfused",
         attention_unfused,
-        "A softmax stands between two products of batches of matrices. The saving is the time of what stands between "
-        "them, with its backward.",
+        "A softmax stands between two products of batches of matrices. What stands between them is gone, with its "
+        "backward.",
     ),
     Rule(
         "oversubscribed_threads",

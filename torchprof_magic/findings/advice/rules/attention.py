@@ -57,7 +57,6 @@ def attention_unfused(trace: Trace) -> list[Advice]:
                 line=line,
                 module=module,
                 op="aten::softmax",
-                saving_ns=round(cost.ns),
                 certainty="estimated",
                 link=LINK,
                 spans=cost.spans,

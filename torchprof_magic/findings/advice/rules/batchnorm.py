@@ -12,7 +12,7 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.shared import in_category
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.places import module_of_events
-from torchprof_magic.findings.advice.kinds import Advice
+from torchprof_magic.findings.advice.kinds import Advice, Effect
 from torchprof_magic.findings.advice.times import (
     by_place,
     cost_of,
@@ -68,10 +68,10 @@ def _advice(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice
         line=line,
         module=module,
         op=str(trace.events["name"][int(rows[0])]),
-        saving_ns=round(cost.ns) if cost else None,
         certainty="measured" if cost else "guess",
         link=LINK,
         spans=cost.spans if cost else None,
+        effect=Effect() if cost else None,
     )
 
 

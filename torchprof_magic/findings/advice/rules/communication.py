@@ -28,6 +28,7 @@ from torchprof_magic.model.units import format_count, format_ns
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
 if TYPE_CHECKING:
+    from torchprof_magic.findings.advice.kinds import Where
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
@@ -70,11 +71,10 @@ def gradient_sync_each_step(trace: Trace) -> Advice | None:
         file=file,
         line=line,
         op="c10d::allreduce_",
-        saving_ns=round(ns_in_steps(trace, inside)),
         certainty="measured",
         link=NO_SYNC_LINK,
         spans=inside,
-        effect=Effect(where=DEVICES if trace.has_device else THREADS),
+        effect=Effect(_where(trace)),
     )
 
 
@@ -116,8 +116,8 @@ def many_small_collectives(trace: Trace) -> list[Advice]:
         shortest = float(np.quantile(lengths, 0.1))
         size = _mean_bytes(trace)
         copies_ns = None if size is None else 2 * size * count / (DEVICE_SPEED if trace.has_device else HOST_SPEED)
-        saving_ns = None if copies_ns is None else min(shortest * (count - 1), spent) - copies_ns
-        if saving_ns is not None and saving_ns <= 0:
+        left = None if copies_ns is None else max(spent - shortest * (count - 1), 0.0) + copies_ns
+        if left is not None and left >= spent:
             continue
         copies = "with sizes unknown" if copies_ns is None else f"taken to be {format_ns(copies_ns)}"
         found.append(
@@ -131,14 +131,17 @@ def many_small_collectives(trace: Trace) -> list[Advice]:
                 file=file,
                 line=line,
                 op=str(trace.events["name"][int(mine[0])]),
-                saving_ns=None if saving_ns is None else round(saving_ns),
-                certainty="guess" if saving_ns is None else "estimated",
+                certainty="guess" if left is None else "estimated",
                 link=BUCKET_LINK,
                 spans=inside,
-                effect=Effect(where=DEVICES if trace.has_device else THREADS),
+                effect=None if left is None else Effect(_where(trace), left=left / spent),
             )
         )
     return found
+
+
+def _where(trace: Trace) -> Where:
+    return DEVICES if trace.has_device else THREADS
 
 
 def _mean_bytes(trace: Trace) -> float | None:

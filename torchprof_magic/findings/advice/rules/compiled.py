@@ -10,7 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.graph_gaps import graph_gaps
-from torchprof_magic.findings.advice.kinds import Advice, Spans
+from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.rules.compile_causes import causes_of, change_for, fix_of_break
 from torchprof_magic.findings.advice.times import (
     by_place,
@@ -21,6 +21,7 @@ from torchprof_magic.findings.advice.times import (
     spans_of,
     step_index,
     step_ns,
+    within_steps,
     without,
 )
 from torchprof_magic.findings.verdict.words import place_of
@@ -89,7 +90,7 @@ class _Compiled(NamedTuple):
 def _recompiles(trace: Trace, file: str, line: int | None, found: _Compiled) -> Advice:
     """Return the advice about one cause on one line."""
     steps = len(np.unique(step_index(trace, found.rows)))
-    inside = critical(trace, spans_of(trace, found.rows))
+    compiling = spans_of(trace, found.rows)
     change = change_for(found.cause, found.own)
     functions = f" {', '.join(f'`{name}`' for name in found.functions[:MOST_NAMED])}" if found.functions else ""
     return Advice(
@@ -98,15 +99,15 @@ def _recompiles(trace: Trace, file: str, line: int | None, found: _Compiled) -> 
         fix=change.fix,
         evidence=f"`torch.compile` compiles{functions} again in {format_count(steps)} of "
         f"{counted(len(counted_steps(trace).row) or 1, 'step')}, "
-        f"which takes {format_ns(ns_in_steps(trace, inside))} {each(trace)}. "
+        f"which takes {format_ns(ns_in_steps(trace, critical(trace, compiling)))} {each(trace)}. "
         f"After 8 times (`recompile_limit`) it gives up. {_what_differs(_distinct(found.guards))}",
         file=file,
         line=line,
         op="torch.compile",
-        saving_ns=round(ns_in_steps(trace, inside)),
         certainty="measured",
         link=DYNAMIC_LINK,
-        spans=inside,
+        spans=within_steps(trace, compiling),
+        effect=Effect(),
     )
 
 

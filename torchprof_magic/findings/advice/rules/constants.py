@@ -12,7 +12,7 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events
-from torchprof_magic.findings.advice.kinds import Advice, Spans
+from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.rules.cell_code import Constant, loop_constants
 from torchprof_magic.findings.advice.times import (
     by_place,
@@ -86,10 +86,10 @@ def _about(trace: Trace, constant: Constant) -> Advice | None:
         file=file,
         line=constant.line,
         op=_first_op(trace, spans),
-        saving_ns=round(cost.ns),
         certainty="measured",
         link=COPY_LINK if constant.kind == "copy" else MASK_LINK,
         spans=cost.spans,
+        effect=Effect(),
     )
 
 
@@ -164,10 +164,10 @@ def _in_forward(trace: Trace) -> list[Advice]:
                 line=line,
                 module=module,
                 op=op,
-                saving_ns=round(cost.ns),
                 certainty="measured",
                 link=MASK_LINK,
                 spans=cost.spans,
+                effect=Effect(),
             )
         )
     return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from torchprof_magic.findings.advice.kinds import Advice, Edit, Effect
 from torchprof_magic.findings.advice.savings import saving_of
-from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns
+from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns, within_steps
 from torchprof_magic.model.units import counted, format_count, format_ns
 from torchprof_magic.tables.waiting.loaders import MOSTLY_LATE, fetch_rows, has_workers
 
@@ -44,8 +44,7 @@ def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) 
     rest_ns = max(step_ns(trace) - fetch_ns, 1.0)
     most = min(trace.meta.cpu_cores or MOST_WORKERS, MOST_WORKERS)
     workers = min(max(math.ceil(fetch_ns / rest_ns), 2), most)
-    inside = critical(trace, spans)
-    most_ns = ns_in_steps(trace, inside)
+    most_ns = ns_in_steps(trace, critical(trace, spans))
     waits = f", and the device waits {format_ns(most_ns)} of it" if trace.has_device else ""
     cores = f" The process may use {counted(most, 'core')}." if most < MOST_WORKERS else ""
     advice = Advice(
@@ -56,17 +55,16 @@ def _without_workers(trace: Trace, file: str, line: int | None, rows: IntArray) 
         file=file,
         line=line,
         op="DataLoader",
-        saving_ns=round(most_ns),
         certainty="measured",
         link=LINK,
-        spans=inside,
+        spans=within_steps(trace, spans),
         effect=Effect(rows=rows, workers=workers),
         edits=(Edit(("DataLoader",), "num_workers", str(workers), position=5),),
     )
     saving_ns = saving_of(trace, advice)
     if saving_ns < LEAST_SAVED * fetch_ns:
         return None
-    left_ns = round(most_ns) - saving_ns
+    left_ns = max(round(most_ns) - saving_ns, 0)
     left = f" With {counted(workers, 'worker')} {format_ns(left_ns)} would remain." if left_ns else ""
     return replace(advice, evidence=f"{advice.evidence}{left}")
 
@@ -75,7 +73,6 @@ def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advic
     late = rows[trace.events["dur_ns"].to_numpy()[rows] >= LEAST_FETCH_NS]
     if len(late) < MOSTLY_LATE * len(rows):
         return None
-    inside = critical(trace, spans_of(trace, late))
     cores = trace.meta.cpu_cores
     most = f", of at most {cores}" if cores else ""
     may = f" The process may use {counted(cores, 'core')}." if cores else ""
@@ -88,9 +85,8 @@ def _starved(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advic
         file=file,
         line=line,
         op="DataLoader",
-        saving_ns=round(ns_in_steps(trace, inside)),
         certainty="measured",
         link=LINK,
-        spans=inside,
+        spans=within_steps(trace, spans_of(trace, late)),
         effect=Effect(rows=late),
     )

@@ -13,7 +13,7 @@ from torchprof_magic.facts.host.host_nest import host_nest, indexes_of
 from torchprof_magic.facts.host.host_states import called_ops
 from torchprof_magic.facts.shared import launch_links, launch_sources
 from torchprof_magic.findings.advice.kinds import NOWHERE, Advice, Edit, Effect, Spans
-from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, within_steps
+from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns, within_steps
 from torchprof_magic.findings.verdict.accounts import device_account
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.units import counted, format_bytes, format_ns
@@ -49,6 +49,8 @@ _PINNED = (
     Edit(("to", "cuda"), "non_blocking", "True", is_here=True, is_move=True),
     Edit(("DataLoader",), "pin_memory", "True", position=7),
 )
+# A device that runs dry for less of a step has enough to do while the host waits.
+LEAST_DRY = 0.01
 _COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 
 
@@ -64,8 +66,7 @@ def pageable_copy(trace: Trace) -> list[Advice]:
     for file, line, rows in by_place(trace, np.unique(np.where(ops >= 0, ops, calls))):
         mine = np.isin(np.where(ops >= 0, ops, calls), rows)
         spans = spans_of(trace, np.union1d(calls[mine], _waits_in(trace, rows)))
-        inside = critical(trace, spans)
-        idle_ns = ns_in_steps(trace, inside)
+        idle_ns = ns_in_steps(trace, critical(trace, spans))
         size = float(trace.events["bytes"].gather(copies[mine]).fill_null(0).sum()) / max(_steps(trace), 1)
         found.append(
             Advice(
@@ -77,10 +78,9 @@ def pageable_copy(trace: Trace) -> list[Advice]:
                 file=file,
                 line=line,
                 op="Memcpy HtoD (Pageable -> Device)",
-                saving_ns=round(idle_ns),
                 certainty="measured",
                 link=PINNED_LINK,
-                spans=inside,
+                spans=within_steps(trace, spans),
                 effect=Effect(rows=rows),
                 edits=_PINNED,
             )
@@ -111,6 +111,8 @@ def sync_in_loop(trace: Trace) -> list[Advice]:
         op = str(ops["name"][0])
         inside = _dry(trace, account.device, _Waits(*(column[mine] for column in waits)))
         held = ns_in_steps(trace, Spans(waits.start_ns[mine], waits.end_ns[mine]))
+        if ns_in_steps(trace, inside) < LEAST_DRY * step_ns(trace):
+            continue
         found.append(
             Advice(
                 rule="sync_in_loop",
@@ -121,7 +123,6 @@ def sync_in_loop(trace: Trace) -> list[Advice]:
                 file=file,
                 line=line,
                 op=op,
-                saving_ns=round(ns_in_steps(trace, inside)),
                 certainty="measured",
                 link=SYNC_LINK,
                 effect=Effect(where=NOWHERE, rows=rows),

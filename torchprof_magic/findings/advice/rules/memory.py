@@ -9,8 +9,8 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.source.places import places_of
-from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
-from torchprof_magic.findings.advice.times import critical, each, ns_in_steps, spans_of, step_index, within_steps
+from torchprof_magic.findings.advice.kinds import Advice, Effect
+from torchprof_magic.findings.advice.times import each, ns_in_steps, spans_of, step_index, within_steps
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.model.units import counted, format_bytes, format_count, format_ns
 from torchprof_magic.tables.memory.in_use import memory_series
@@ -124,7 +124,7 @@ def allocator_churn(trace: Trace) -> Advice | None:
     rows = rows[is_inside]
     if len(set(step_index(trace, rows).tolist())) < LEAST_STEPS:
         return None
-    inside = critical(trace, Spans(*spans_of(trace, rows)))
+    inside = within_steps(trace, spans_of(trace, rows))
     file, line = places_of(trace, rows[:1]).columns()
     return Advice(
         rule="allocator_churn",
@@ -136,7 +136,6 @@ def allocator_churn(trace: Trace) -> Advice | None:
         file=file[0] or "",
         line=line[0],
         op=str(trace.events["name"][int(rows[0])]),
-        saving_ns=round(ns_in_steps(trace, inside)),
         certainty="measured",
         link=ALLOCATOR_LINK,
         spans=inside,

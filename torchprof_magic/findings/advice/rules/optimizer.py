@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.shared import in_category, once_per_trace
-from torchprof_magic.findings.advice.kinds import Advice, Edit
+from torchprof_magic.findings.advice.kinds import Advice, Edit, Effect
 from torchprof_magic.findings.advice.times import (
     by_place,
     cost_of,
@@ -111,10 +111,11 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         file=file,
         line=line,
         op=f"Optimizer.step#{updates.name}.step",
-        saving_ns=round(max((now_ns - fused_ns) * scale, 0.0)),
         certainty="estimated",
         link=FUSED_LINK,
         spans=cost.spans,
+        # What its slower steps take beyond the fastest remains, too.
+        effect=Effect(left=1 - max(now_ns - fused_ns, 0.0) * per_step / max(whole_ns, 1.0)),
         edits=(Edit((updates.name,), "fused", "True"),),
     )
 
@@ -225,10 +226,10 @@ def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
                 file=file,
                 line=line,
                 op="aten::zero_",
-                saving_ns=round(cost.ns),
                 certainty="measured",
                 link=NONE_LINK,
                 spans=cost.spans,
+                effect=Effect(),
                 edits=(Edit(("zero_grad",), "set_to_none", "True", position=0, is_here=True, only_given=True),),
             )
         )

@@ -210,7 +210,6 @@ def _layouts_on_device(trace: Trace) -> Advice | None:
         evidence=f"cuDNN converts between NCHW and NHWC around its convolutions, which takes {format_ns(spent)} "
         f"{each(trace)}.",
         op=_costliest_op(trace, kernels),
-        saving_ns=round(spent),
         certainty="measured",
         link=LAYOUT_LINK,
         spans=spans,

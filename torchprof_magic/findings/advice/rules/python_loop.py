@@ -16,11 +16,11 @@ from torchprof_magic.findings.advice.times import (
     cost_of,
     each,
     joined,
-    ns_in_steps,
     overlap,
     rows_named,
     runs_of_lines,
     spans_of,
+    without,
 )
 from torchprof_magic.findings.verdict.accounts import TINY_OP_NS
 from torchprof_magic.model.units import format_count, format_ns
@@ -82,8 +82,6 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
         return None
     turns = len(rows) / counted_steps(trace).steps
     cost = cost_of(trace, spans)
-    work_ns = ns_in_steps(trace, overlap(cost.spans, spans_of(trace, _long_ops(trace))))
-    saving_ns = max(cost.ns - work_ns, 0.0) * (1 - TURNS_LEFT / turns)
     return Advice(
         rule="python_loop",
         title="Replace a loop over elements by ops on whole tensors",
@@ -94,11 +92,10 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
         file=file,
         line=line,
         op=str(trace.events["name"][int(rows[0])]),
-        saving_ns=round(saving_ns),
         certainty="estimated",
         link=LINK,
-        spans=cost.spans,
-        effect=Effect(rows=rows),
+        spans=without(cost.spans, spans_of(trace, _long_ops(trace))),
+        effect=Effect(rows=rows, left=TURNS_LEFT / turns),
     )
 
 

@@ -8,8 +8,17 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.seen_waits import seen_waits
-from torchprof_magic.findings.advice.kinds import Advice, Spans
-from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, rows_named, spans_of, without
+from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
+from torchprof_magic.findings.advice.times import (
+    by_place,
+    critical,
+    each,
+    ns_in_steps,
+    rows_named,
+    spans_of,
+    within_steps,
+    without,
+)
 from torchprof_magic.model.units import format_ns
 from torchprof_magic.tables.waiting.loaders import fetch_rows
 
@@ -64,7 +73,7 @@ def _of_line(trace: Trace, file: str, line: int | None, sleep: Spans) -> Advice 
         file=file,
         line=line,
         op="time.sleep",
-        saving_ns=round(ns_in_steps(trace, inside)),
         certainty="measured",
-        spans=inside,
+        spans=within_steps(trace, asleep),
+        effect=Effect(),
     )

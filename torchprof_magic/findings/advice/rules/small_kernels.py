@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
-from torchprof_magic.findings.advice.kinds import Advice, Spans
+from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.times import each, ns_in_steps, within_steps
 from torchprof_magic.findings.verdict.accounts import device_account, kernels_per_step
 from torchprof_magic.model.distinct import distinct
@@ -50,10 +50,10 @@ def small_kernels(trace: Trace) -> Advice | None:
         file=cause.file,
         line=cause.line,
         op=cause.name,
-        saving_ns=round(idle_ns),
         certainty="estimated",
         link=LINK,
         spans=inside,
+        effect=Effect(),
     )
 
 
