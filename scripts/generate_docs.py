@@ -173,7 +173,11 @@ report are of the whole recording.
 device, a step consists of the time in which it computes, copies or only communicates, and of its idle time by cause.
 The device's own work, together with idle time in which work was queued already, is the limit from {MOSTLY_WORK:.0%}
 on, or if nothing else has
-{LEAST_CAUSE:.0%}; otherwise the largest other cause is. Nothing is called the limit below {LEAST_LIMIT:.0%}, nor if
+{LEAST_CAUSE:.0%}; otherwise the largest other cause is. While the device idles for a tenth or more, the critical path
+decides between them: a device with less than {LEAST_CAUSE:.0%} of it works beside a host that does not wait for it, and
+is not the limit; and where data or communication takes about as much as the host's ops and Python together (by
+{LEAST_SECOND:.0%}), the one with more of the path is. A path that rests on what the file does not say decides nothing.
+Nothing is called the limit below {LEAST_LIMIT:.0%}, nor if
 more time than it takes is not known; every other cause from {LEAST_SECOND:.0%} on is named. Without a device, the ops
 of forward, backward and optimizer are the work, by the same rule; Python is the limit from {LOUD_PYTHON:.0%} on, and
 the optimizer from

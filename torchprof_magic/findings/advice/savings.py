@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from torchprof_magic.facts.counted_steps import counted_steps
-from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.step_graph.edges import WAIT, WORKERS
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.findings.advice.kinds import DEVICES, NOWHERE, Advice, Effect, Spans
 from torchprof_magic.findings.advice.times import critical, ns_in_steps, recorded_share, step_ns
-from torchprof_magic.findings.what_if.asked import MUCH_ASSUMED, baseline, predicted
+from torchprof_magic.findings.what_if.asked import can_replay, predicted
 from torchprof_magic.findings.what_if.changes import Changed, floor_of_workers, left_of_fetches, pieces_of_rows
-from torchprof_magic.findings.what_if.ladder import MOST_PIECES, is_without_launches
 from torchprof_magic.model.intervals import BoolArray, covered_ns
 from torchprof_magic.model.units import format_ns
 
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 
 # A call of which more is gone does not take place, and nothing waits in it.
 MOSTLY_GONE = 0.5
-# If the graph as it is is further off than that in a step, of it, it does not say what changes save.
-MOST_OFF = 0.1
 
 
 class Share(NamedTuple):
@@ -159,17 +155,6 @@ def _with_saving(advice: Advice, ns: int, alone_ns: int) -> Advice:
     after = format_ns(ns) if ns else "nothing more"
     words = f"Alone it would save {format_ns(alone_ns)}; after the advice before it, {after}."
     return replace(advice, saving_ns=ns, alone_ns=alone_ns, evidence=f"{advice.evidence} {words}".lstrip())
-
-
-@once_per_trace
-def can_replay(trace: Trace) -> bool:
-    """Return whether the graph is known well enough, and small enough, to say what a change saves."""
-    graph = step_graph(trace)
-    if not 0 < len(graph.pieces.lane) <= MOST_PIECES or is_without_launches(graph) or len(loss_of(trace).steps):
-        return False
-    base = baseline(trace)
-    is_known = base.assumed <= MUCH_ASSUMED and base.error <= MOST_OFF
-    return bool(len(base.spans.step) and base.spans.dur_ns.any() and is_known)
 
 
 @once_per_trace

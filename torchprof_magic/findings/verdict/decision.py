@@ -14,6 +14,7 @@ from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account, host_account
+from torchprof_magic.findings.verdict.by_path import path_shares
 from torchprof_magic.findings.verdict.diagnosis import words_of_signs
 from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete
 from torchprof_magic.findings.verdict.once import CAPTURE, OneTime, one_time_within, one_time_work
@@ -43,6 +44,7 @@ from torchprof_magic.tables.memory.in_use import memory_peaks, memory_series
 from torchprof_magic.tables.ops.op_table import ops_table
 
 if TYPE_CHECKING:
+    from torchprof_magic.findings.verdict.by_path import PathShares
     from torchprof_magic.model.trace import Trace
 
 Kind = Literal[
@@ -60,6 +62,8 @@ Kind = Literal[
 ]
 # From this share on, what a device or the ops themselves do is the limit, whatever else a step waits for.
 MOSTLY_WORK = 0.6
+# A device that works, communicates or has work queued for so much of the steps hardly idles.
+NEARLY_ALL_WORK = 0.9
 # Below it, the largest other cause is, if it has at least this share.
 LEAST_CAUSE = 0.25
 # Nothing is called the limit below this share.
@@ -235,6 +239,9 @@ def _say(title: str, text: str) -> Verdict:
     return Verdict(kind="none", title=title, text=(Span(text=text),))
 
 
+# What the host does itself, and what it may wait for.
+_HOST_CAUSES = ("op dispatch", "python")
+_RIVALS = ("data", "communication")
 # The causes in which a device works.
 _DEVICE_WORK = ("compute", "memory_traffic")
 # What the causes of an account are called in a verdict.
@@ -267,9 +274,13 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
     works, queued = account.share("compute", "memory_traffic"), account.share("queued")
     causes = account.causes
     outside = {name: causes[name] for name in _DEVICE_KINDS if name in causes and name not in _DEVICE_WORK}
-    worst = max(outside.values(), key=lambda cause: cause.ns)
+    shares = _shares_of_path(trace, account)
+    worst = _largest(outside, account, shares)
     is_at_work = works + queued >= MOSTLY_WORK and works >= LEAST_CAUSE
-    if is_at_work or worst.ns < LEAST_CAUSE * account.whole_ns <= works * account.whole_ns:
+    has_rival = worst.ns >= LEAST_CAUSE * account.whole_ns
+    # A device that works beside a host which never waits for it decides nothing.
+    is_beside = shares is not None and shares.device < LEAST_CAUSE and has_rival
+    if not is_beside and (is_at_work or (not has_rival and works >= LEAST_CAUSE)):
         is_moving = causes["memory_traffic"].ns > causes["compute"].ns
         cause = causes["memory_traffic" if is_moving else "compute"]
     else:
@@ -282,6 +293,32 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
     words = DEVICE_WORDS[cause.kind](trace, account, cause)
     title = MEMORY_BOUND if kind == "compute" and is_memory_bound(trace) else ""
     return _told(trace, kind, account, cause, words, title=title)
+
+
+def _shares_of_path(trace: Trace, account: Account) -> PathShares | None:
+    """Return the shares of the critical path, if it decides: a device that never idles does, where steps end earlier.
+
+    Its queue is then full, and calls of the host take until there is room in it.
+    """
+    is_full = account.share("compute", "memory_traffic", "queued", "communication") >= NEARLY_ALL_WORK
+    return None if is_full else path_shares(trace)
+
+
+def _largest(outside: dict[str, Cause], account: Account, shares: PathShares | None) -> Cause:
+    """Return the largest cause outside of the device's work.
+
+    On the critical path the host is one, whether it calls ops or runs Python. Where data or communication takes about
+    as much as the host, the path decides between both.
+    """
+    worst = max(outside.values(), key=lambda cause: cause.ns)
+    host = max((outside[name] for name in _HOST_CAUSES if name in outside), key=lambda cause: cause.ns)
+    rival = max((outside[name] for name in _RIVALS if name in outside), key=lambda cause: cause.ns)
+    if shares is None or worst.kind not in (*_HOST_CAUSES, *_RIVALS):
+        return worst
+    lead_ns = sum(outside[name].ns for name in _HOST_CAUSES if name in outside) - rival.ns
+    if abs(lead_ns) >= LEAST_SECOND * account.whole_ns:
+        return host if lead_ns > 0 else rival
+    return host if shares.host >= getattr(shares, rival.kind) else rival
 
 
 def _unclear(trace: Trace, account: Account, cause: Cause) -> Verdict | None:

@@ -9,7 +9,7 @@ import numpy as np
 from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.facts.shared import once_per_trace
-from torchprof_magic.facts.step_graph.edges import ASSUMED, INFERRED
+from torchprof_magic.facts.step_graph.edges import ASSUMED, INFERRED, LAUNCH
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.path import critical_path, path_of, replay_as_recorded
 from torchprof_magic.facts.step_graph.replay import replay
@@ -23,6 +23,7 @@ from torchprof_magic.model.units import counted, format_count, format_ns, format
 from torchprof_magic.tables.critical_path import frame_of_path
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.step_graph.graph import StepGraph
     from torchprof_magic.facts.step_graph.replay import FloatArray, Replay
     from torchprof_magic.facts.step_graph.spans import Spans
     from torchprof_magic.findings.what_if.changes import Changed
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 MUCH_ASSUMED = 0.2
 # If less than this share of a step is left, what recording adds to it, and what was not asked about, weighs more.
 LITTLE_LEFT = 0.4
+# If the graph as it is is further off than that in a step, of it, it does not say what changes save.
+MOST_OFF = 0.1
+# What replays a larger graph takes as long as the rest of the report.
+MOST_PIECES = 600_000
 # The model is not better than that, by written programs with changes that were carried out (benchmarks/what_if.py).
 MODEL_ERROR = 0.05
 Z = 2.0
@@ -62,6 +67,22 @@ def baseline(trace: Trace) -> Baseline:
     assumed = float(path.dur_ns[counts & np.isin(path.kind, INFERRED)].sum()) / whole
     error = float(np.abs(times / np.maximum(spans.dur_ns, 1) - 1).max(initial=0.0))
     return Baseline(replayed, spans, times, lag_ns(graph, replayed, spans), assumed, error)
+
+
+def is_without_launches(graph: StepGraph) -> bool:
+    """Return whether nothing says when the host lets work of devices begin."""
+    return bool(graph.pieces.is_work.any()) and not graph.count(LAUNCH)
+
+
+@once_per_trace
+def can_replay(trace: Trace) -> bool:
+    """Return whether the graph is known well enough, and small enough, to say what a change saves."""
+    graph = step_graph(trace)
+    if not 0 < len(graph.pieces.lane) <= MOST_PIECES or is_without_launches(graph) or len(loss_of(trace).steps):
+        return False
+    base = baseline(trace)
+    is_known = base.assumed <= MUCH_ASSUMED and base.error <= MOST_OFF
+    return bool(len(base.spans.step) and base.spans.dur_ns.any() and is_known)
 
 
 def _counted_spans(trace: Trace) -> Spans:
@@ -148,7 +169,7 @@ def _rests_on(trace: Trace, base: Baseline) -> tuple[str, ...]:
     found = []
     if not has_counted_steps(trace):
         found.append("the recording has no steps, so all of it is taken for one")
-    if graph.pieces.is_work.any() and not graph.count(1):
+    if graph.pieces.is_work.any() and not graph.count(LAUNCH):
         found.append("no launch is in the file, so work of devices begins when it began")
     if base.assumed >= MODEL_ERROR:
         found.append(

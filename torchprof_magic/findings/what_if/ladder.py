@@ -11,7 +11,7 @@ from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.step_graph.edges import LAUNCH, WAIT, WORKERS
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.path import path_of
-from torchprof_magic.findings.what_if.asked import MUCH_ASSUMED, baseline, predicted
+from torchprof_magic.findings.what_if.asked import MOST_PIECES, MUCH_ASSUMED, baseline, is_without_launches, predicted
 from torchprof_magic.findings.what_if.changes import Changed
 from torchprof_magic.findings.what_if.limits import (
     COMMUNICATION,
@@ -26,15 +26,12 @@ from torchprof_magic.model.intervals import covered_ns
 from torchprof_magic.model.units import enumerated
 
 if TYPE_CHECKING:
-    from torchprof_magic.facts.step_graph.graph import StepGraph
     from torchprof_magic.findings.what_if.asked import Predicted
     from torchprof_magic.model.trace import Trace
 
 MOST_RUNGS = 4
 # A rung that makes a step shorter by less of it does not help.
 LEAST_SHARE = 0.02
-# Each rung replays the graph; of a larger one that takes as long as the rest of the report.
-MOST_PIECES = 600_000
 # What can be gone altogether; of all else, half of the time remains.
 CAN_GO = (DATA, COMMUNICATION, WAITING)
 
@@ -83,11 +80,6 @@ def ladder(trace: Trace) -> tuple[float, tuple[Rung, ...]]:
         then = _title(limit.group) if limit is not None else ""
         rungs.append(_Tried(was, after.mean_ns, then))
     return before, tuple(_that_help(before, rungs))
-
-
-def is_without_launches(graph: StepGraph) -> bool:
-    """Return whether nothing says when the host lets work of devices begin."""
-    return bool(graph.pieces.is_work.any()) and not graph.count(LAUNCH)
 
 
 def _that_help(before_ns: float, tried: list[_Tried]) -> list[Rung]:

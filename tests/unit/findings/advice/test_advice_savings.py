@@ -11,7 +11,7 @@ from support import annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.findings.advice import RULES, Advice, Settings, Spans, find_advice
 from torchprof_magic.findings.advice.kinds import DEVICES, Effect
-from torchprof_magic.findings.advice.savings import can_replay
+from torchprof_magic.findings.what_if.asked import can_replay
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.report.trace_report import Report
 

@@ -86,6 +86,7 @@ def test_exposed_collectives_are_named_as_the_limit() -> None:
         launch(5, 1, correlation=1),
         kernel("ncclDevKernel_AllReduce", 10, 60, correlation=1),
         kernel("gemm", 10, 20, correlation=1, stream=8),
+        span("cudaStreamSynchronize", 10, 62, cat="cuda_runtime", correlation=2),
     ]
     verdict = find_verdict(make_trace(*events))
     # 60 us of the collective, 20 us of them beside a kernel
@@ -198,9 +199,12 @@ def test_a_device_that_waits_for_the_loader_is_data_bound_and_not_host_bound() -
     computing = span("aten::mm", 30, 70), launch(31, 1, correlation=1), kernel("gemm", 40, 50, correlation=1)
     verdict = find_verdict(make_trace(STEP, loading, *computing))
     assert (verdict.title, "30 µs of 100 µs" in str(verdict)) == ("Data-bound", True)
-    # A device that is busy for 60 us or more has enough to do, however long the loader takes beside it.
-    computing = span("aten::mm", 30, 70), launch(31, 1, correlation=1), kernel("gemm", 40, 60, correlation=1)
-    assert find_verdict(make_trace(STEP, loading, *computing)).title == "Compute-bound"
+    # A device that is busy for 60 us or more has enough to do, however long the loader takes beside it: if that is what
+    # the host waits for.
+    computing = span("aten::mm", 30, 70), launch(31, 1, correlation=1), kernel("gemm", 35, 60, correlation=1)
+    wait = span("cudaDeviceSynchronize", 40, 57, cat="cuda_runtime", correlation=2)
+    assert find_verdict(make_trace(STEP, loading, *computing, wait)).title == "Compute-bound"
+    assert find_verdict(make_trace(STEP, loading, *computing)).title == "Data-bound"
 
 
 def test_without_steps_the_busiest_device_decides() -> None:
