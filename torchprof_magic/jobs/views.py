@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from torchprof_magic.findings.ranks import job, shown, stragglers
+from torchprof_magic.findings.ranks import job, path, shown, stragglers
 from torchprof_magic.render.view import View, tables
 from torchprof_magic.render.view import shown as shown_views
 
@@ -54,6 +54,15 @@ VIEWS: tuple[View[Job], ...] = (
         title="Stragglers",
         empty="No rank keeps the others waiting noticeably.",
         is_counted=True,
+    ),
+    View(
+        name="critical_path",
+        sentence="What each step of the job waits for, in order, through the ranks by their collectives.",
+        details="It ends with the rank that ends the step last. Where that waited in a collective for others, the path "
+        "goes on with the one that came last to it, so that what makes a rank late is on it. Only steps that count on "
+        "all ranks have one. `report.rank(n).critical_path` has each event of a rank.",
+        columns=path.COLUMNS,
+        frame=attrgetter("critical_path"),
     ),
     View(
         name=shown.WAITS_VIEW,

@@ -63,12 +63,10 @@ def collectives_of(trace: Trace) -> pl.DataFrame:
     ``meta.start_unix_ns``.
     """
     events = trace.events
-    row, on_host = _rows(trace)
+    row, on_host = collective_rows(trace)
     if len(row) == 0:
         return pl.DataFrame(schema=SCHEMA)
     start_ns = events["start_ns"].to_numpy()[row]
-    in_order = np.argsort(start_ns, kind="stable")
-    row, on_host, start_ns = row[in_order], on_host[in_order], start_ns[in_order]
     around = _described_by(trace, row, on_host=on_host)
     texts = _texts(events, row, around)
     names = [
@@ -100,8 +98,11 @@ def kind_of(name: str) -> str:
     return next((kind for kind, pattern in KINDS.items() if text.str.contains(pattern).item()), "")
 
 
-def _rows(trace: Trace) -> tuple[IntArray, BoolArray]:
-    """Return the events that are collectives, and which of them run on the host. Of nested ones, the outermost."""
+def collective_rows(trace: Trace) -> tuple[IntArray, BoolArray]:
+    """Return the events that are collectives, in order of their starts, and which of them run on the host.
+
+    Of nested ones it is the outermost.
+    """
     events = trace.events
     is_kernel = in_category(trace, "kernel")
     is_kernel &= is_named(trace, COLLECTIVE_KERNEL)
@@ -110,6 +111,7 @@ def _rows(trace: Trace) -> tuple[IntArray, BoolArray]:
     inside = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy().astype(np.int64), is_range)
     is_range &= inside[events["parent"].to_numpy()] == NO_PARENT
     row = np.flatnonzero(is_kernel | is_range)
+    row = row[np.argsort(events["start_ns"].to_numpy()[row], kind="stable")]
     return row, is_range[row]
 
 

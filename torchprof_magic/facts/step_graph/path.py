@@ -11,7 +11,7 @@ from torchprof_magic.facts.step_graph.edges import ASSUMED, KINDS
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.replay import replay
 from torchprof_magic.facts.step_graph.spans import spans_of_steps
-from torchprof_magic.model.intervals import NO_PARENT, IntArray
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.step_graph.graph import StepGraph
@@ -81,6 +81,29 @@ def path_of(graph: StepGraph, replayed: Replay, spans: Spans, *, by_replay: bool
     return CriticalPath(*map(np.concatenate, zip(*parts, strict=True))) if parts else _NONE
 
 
+class Legs(NamedTuple):
+    """The last part of the paths to some moments: each since the last piece of a kind, or the begin of its span.
+
+    ``path`` has all of them, numbered by its ``span``. ``before`` is for each leg that piece, or -1.
+    """
+
+    path: CriticalPath
+    before: IntArray
+
+
+def legs_of(
+    graph: StepGraph, replayed: Replay, spans: Spans, targets: tuple[IntArray, FloatArray], *, stops: BoolArray
+) -> Legs:
+    """Return the leg to each target, a moment in a piece, with the span that each is of; ``stops`` are such pieces."""
+    walk = _Walk(graph, replayed, deciders(graph, replayed), by_replay=False)
+    count = np.arange(len(stops))
+    last = np.maximum.accumulate(np.where(stops, count, NO_PARENT)) if len(stops) else count
+    found = [walk.leg(spans, at, piece, share, last) for at, (piece, share) in enumerate(zip(*targets, strict=True))]
+    parts = [path for path, _ in found]
+    path = CriticalPath(*map(np.concatenate, zip(*parts, strict=True))) if parts else _NONE
+    return Legs(path, np.array([before for _, before in found], np.int64))
+
+
 _NONE = CriticalPath(*(np.empty(0, np.int64) for _ in CriticalPath._fields))
 
 
@@ -97,27 +120,48 @@ class _Walk:
 
     def of(self, spans: Spans, at: int) -> CriticalPath:
         """Return the path of one step."""
-        begin = self._moment(int(spans.first[at]), float(spans.first_share[at])) - float(spans.lead_ns[at])
-        runs = self._runs(int(spans.last[at]), float(spans.last_share[at]), begin)
+        begin = self._begin(spans, at)
+        runs, _ = self._runs(int(spans.last[at]), float(spans.last_share[at]), begin)
         return _cut(self._parts(runs, at, begin), begin)
+
+    def leg(self, spans: Spans, at: int, piece: int, share: float, stops: IntArray) -> tuple[CriticalPath, int]:
+        """Return the last leg to a moment, and the piece before it; ``stops`` is the last such piece by each piece."""
+        begin = self._begin(spans, at)
+        runs, before = self._runs(int(piece), float(share), begin, stops)
+        parts = self._parts(runs, at, begin)
+        if before >= 0:
+            parts = CriticalPath(*(column[2:] for column in parts))  # an edge to it, and itself
+        return _cut(parts, begin), before
+
+    def _begin(self, spans: Spans, at: int) -> float:
+        return self._moment(int(spans.first[at]), float(spans.first_share[at])) - float(spans.lead_ns[at])
 
     def _moment(self, piece: int, share: float) -> float:
         return float(self._start[piece] + share * self._dur[piece])
 
-    def _runs(self, piece: int, share: float, begin: float) -> list[tuple[int, int, float, int]]:
-        """Return runs of pieces, the last one first: from which to which, the share of that, and the edge before."""
+    def _runs(
+        self, piece: int, share: float, begin: float, stops: IntArray | None = None
+    ) -> tuple[list[tuple[int, int, float, int]], int]:
+        """Return runs of pieces, the last one first: from which to which, the share of that, and the edge before.
+
+        They go back to the begin, or to the last of the pieces at which to stop, which is returned as well, else -1.
+        """
         head, edge, edges = self._graph.head, self._found.edge, self._graph.edges
-        runs = []
+        runs: list[tuple[int, int, float, int]] = []
         while True:
             first = int(head[piece])
             by = int(edge[first])
+            # What a leg leads to is no stop of it.
+            stop = NO_PARENT if stops is None or piece - (not runs) < 0 else int(stops[piece - (not runs)])
+            if stop >= first and self._start[stop] > begin:
+                return [*runs, (stop, piece, share, NO_PARENT)], stop
             if self._start[first] <= begin:
                 # What ran before the step is left out: the thread may have done the same since the first step.
                 first += int(np.searchsorted(self._start[first : piece + 1], begin, side="right")) - 1
                 by = NO_PARENT
             runs.append((first, piece, share, by))
             if by < 0:
-                return runs
+                return runs, NO_PARENT
             piece, share = int(edges.source[by]), float(edges.share[by])
 
     def _parts(self, runs: list[tuple[int, int, float, int]], at: int, begin: float) -> CriticalPath:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.findings.ranks.matching import clocks_of, match_collectives
+from torchprof_magic.findings.ranks.path import path_of_job
 from torchprof_magic.findings.ranks.stragglers import stragglers_of
 from torchprof_magic.model.shapes import Column
 
@@ -218,7 +219,8 @@ _NS = 1e9
 class Job:
     """The ranks of a job, joined. Frames are sorted by rank, or by the number of the collective.
 
-    ``spans`` are the steps and pictures of the ranks on the common clock. ``sources`` says where each rank was read
+    ``spans`` are the steps and pictures of the ranks on the common clock. ``critical_path`` goes through all ranks.
+    ``sources`` says where each rank was read
     from. ``world_size`` is that of the job, or the number of ranks if not recorded.
     """
 
@@ -227,6 +229,7 @@ class Job:
     arrivals: pl.DataFrame
     stragglers: pl.DataFrame
     spans: pl.DataFrame
+    critical_path: pl.DataFrame
     problems: tuple[Problem, ...]
     world_size: int
     title: str
@@ -262,6 +265,7 @@ def join_ranks(
         arrivals=arrivals.select(_ARRIVAL_SCHEMA.keys()).cast(_ARRIVAL_SCHEMA),  # type: ignore[arg-type]
         stragglers=stragglers_of(ranks, arrivals, {rank: each.doings for rank, each in frames.items()}),
         spans=_spans(frames, summary, zero_ns),
+        critical_path=_critical_path(frames, summary, arrivals),
         problems=tuple(problems),
         world_size=max(int(summary["world_size"].max() or 0), summary.height),  # type: ignore[arg-type]
         title=title,
@@ -275,7 +279,9 @@ def _all_rows(frames: Mapping[int, RankFrames], name: str, summary: pl.DataFrame
     base = dict(summary.select("rank", "start_unix_ns").iter_rows())
     return pl.concat(
         [
-            getattr(frames[rank], name).with_columns(
+            getattr(frames[rank], name)
+            .with_columns(pl.int_range(pl.len(), dtype=pl.Int32).alias("row"))
+            .with_columns(
                 pl.lit(rank, pl.Int32).alias("rank"), (pl.col("start_ns") + base[rank]).alias("start_unix_ns")
             )
             for rank in sorted(frames)
@@ -349,6 +355,18 @@ def _with_waiting(summary: pl.DataFrame, arrivals: pl.DataFrame, collectives: pl
         for name in ("wait_ns", "caused_wait_ns")
     ]
     return found.with_columns(*a_step, pl.col("last_in").fill_null(0))
+
+
+def _critical_path(frames: Mapping[int, RankFrames], summary: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
+    """Return the critical path of the job."""
+    ranks = [frames[rank].legs.with_columns(pl.lit(rank, pl.Int32).alias("rank")) for rank in sorted(frames)]
+    legs = pl.concat(ranks)
+    clocks = summary.select(
+        "rank", (pl.col("start_unix_ns") - pl.col("clock_offset_ns").fill_null(0)).alias("clock_ns")
+    )
+    ends = legs.filter(pl.col("collective").is_null()).unique(["rank", "step"], maintain_order=True)
+    ends = ends.join(clocks, on="rank", how="left").select("rank", "step", pl.col("end_ns") + pl.col("clock_ns"))
+    return path_of_job(legs, arrivals, {rank: each.collectives for rank, each in frames.items()}, ends)
 
 
 def _spans(frames: Mapping[int, RankFrames], summary: pl.DataFrame, zero_ns: int) -> pl.DataFrame:

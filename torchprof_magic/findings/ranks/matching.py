@@ -23,6 +23,7 @@ MATCHED_SCHEMA: dict[str, DType] = {
     "bytes": pl.Int64,
     "on_host": pl.Boolean,
     "counts": pl.Boolean,
+    "row": pl.Int32,
     "key": pl.Int64,
 }
 # The share of the collectives that lie within the stated error of a clock.
