@@ -122,7 +122,8 @@ class _Walk:
         """Return the path of one step."""
         begin = self._begin(spans, at)
         runs, _ = self._runs(int(spans.last[at]), float(spans.last_share[at]), begin)
-        return _cut(self._parts(runs, at, begin), begin)
+        path = _cut(self._parts(runs, at, begin), begin)
+        return _with_tail(path, at, self._moment(int(spans.last[at]), 1.0), int(spans.tail_ns[at]))
 
     def leg(self, spans: Spans, at: int, piece: int, share: float, stops: IntArray) -> tuple[CriticalPath, int]:
         """Return the last leg to a moment, and the piece before it; ``stops`` is the last such piece by each piece."""
@@ -205,6 +206,14 @@ def _cut(path: CriticalPath, begin: float) -> CriticalPath:
     dur = path.end_ns - start
     cut = path._replace(start_ns=start, dur_ns=dur, slack_ns=np.minimum(path.slack_ns, np.maximum(dur, 0)))
     return CriticalPath(*(column[dur > 0] for column in cut))
+
+
+def _with_tail(path: CriticalPath, at: int, since: float, tail_ns: int) -> CriticalPath:
+    """Return the path of a step with the time after its thread has done its last: nothing says what it waits for."""
+    if tail_ns <= 0:
+        return path
+    tail = CriticalPath(*(np.array([value], np.int64) for value in (at, NO_PARENT, ASSUMED, round(since), tail_ns, 0)))
+    return CriticalPath(*(np.concatenate(both) for both in zip(path, tail, strict=True)))
 
 
 def edge_title(kind: int) -> str:

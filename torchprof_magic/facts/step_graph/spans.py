@@ -22,7 +22,8 @@ class Spans(NamedTuple):
     """The steps, or the windows of a recording without steps: times in ns, and the moments in the graph.
 
     ``step`` is a row of ``trace.steps``, or -1. ``first`` and ``last`` are pieces, of which a share has passed when it
-    begins and ends. ``lead_ns`` is how long it lasts before its thread has done anything.
+    begins and ends. ``lead_ns`` is how long it lasts before its thread has done anything, and ``tail_ns`` after that
+    has done its last: events that overlap one another end earlier on it.
     """
 
     step: IntArray
@@ -33,6 +34,7 @@ class Spans(NamedTuple):
     last: IntArray
     last_share: FloatArray
     lead_ns: IntArray
+    tail_ns: IntArray
 
     @property
     def dur_ns(self) -> IntArray:
@@ -45,7 +47,8 @@ class Spans(NamedTuple):
 
     def replayed_ns(self, replayed: Replay) -> FloatArray:
         """Return how long each is in a replay."""
-        return replayed.at(self.last, self.last_share) - replayed.at(self.first, self.first_share) + self.lead_ns
+        last, first = replayed.at(self.last, self.last_share), replayed.at(self.first, self.first_share)
+        return last - first + self.lead_ns + self.tail_ns
 
 
 @once_per_trace
@@ -80,8 +83,9 @@ def _spans(
     known = (first >= 0) & (last >= 0)
     step, begin, end, first, last = (column[known] for column in (step, *times, first, last))
     pieces = graph.pieces
-    lead = np.maximum(pieces.start_ns[first] - begin, 0)
-    return Spans(step, begin, end, first, pieces.share_until(first, begin), last, pieces.share_until(last, end), lead)
+    lead, tail = np.maximum(pieces.start_ns[first] - begin, 0), np.maximum(end - pieces.end_ns[last], 0)
+    shares = pieces.share_until(first, begin), pieces.share_until(last, end)
+    return Spans(step, begin, end, first, shares[0], last, shares[1], lead, tail)
 
 
 def _pieces_at(graph: StepGraph, lane: IntArray, time_ns: IntArray, *, is_end: bool = False) -> IntArray:

@@ -102,13 +102,15 @@ def predicted(trace: Trace, now: Changed) -> Predicted:
     """Return how long steps are with a change: as recorded, less what the replay with it is shorter than without.
 
     Work that a device has not done when the last step ends delays the next ones: it counts, too. And no step is shorter
-    than its work on the busiest stream.
+    than its work on the busiest stream; nor longer than it was, if nothing takes longer.
     """
     graph, base = step_graph(trace), baseline(trace)
     changed = replay(graph, now.own_ns, delay_ns=now.delay_ns)
     times = base.spans.dur_ns + base.spans.replayed_ns(changed) - base.step_ns
     behind = max(lag_ns(graph, changed, base.spans) - base.lag_ns, 0.0) / max(len(times), 1)
     times = np.maximum(np.maximum(times, now.floor_ns) + behind, busiest_stream_ns(trace, now.own_ns))
+    if bool((now.own_ns <= graph.own_ns).all() and (now.delay_ns <= graph.edges.delay_ns).all()):
+        times = np.minimum(times, base.spans.dur_ns)
     return Predicted(changed, times, float(times.mean()))
 
 

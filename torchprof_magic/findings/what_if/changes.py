@@ -18,6 +18,7 @@ from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.findings.what_if.selection import share_of, with_all_inside
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.intervals import covered_ns
+from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.units import counted, format_count
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, HOST_COLLECTIVE
@@ -34,6 +35,9 @@ HAND_OVER_NS = 500_000
 PER_CALL_NS = 5_000
 # One launch of a whole graph.
 GRAPH_LAUNCH_NS = 10_000
+# By how much anything can be faster or larger.
+MOST = 1e6
+MOST_CHARS = 100
 OVERLAPS = ("communication",)
 _GRAPH_PHASES = ("forward", "backward", "optimizer")
 
@@ -55,13 +59,15 @@ class Changes:
         if not isinstance(self.faster, Mapping):
             raise OptionsError(f'faster must be a dict such as {{"aten::mm": 2}} (got {self.faster!r})')
         for what, factor in self.faster.items():
-            if not _is_number(factor) or not factor > 0:
-                raise OptionsError(f"{what!r} must be faster by a number above 0, such as 2 (got {factor!r})")
+            _check_faster(what, factor, self.without)
+        for name in ("no_sync", "graphs"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionsError(f"{name} must be True or False (got {getattr(self, name)!r})")
         if self.workers is not None and (not _is_number(self.workers) or self.workers < 1 or self.workers % 1):
             raise OptionsError(f"workers must be a whole number of at least 1 (got {self.workers!r})")
         if self.overlap is not None and self.overlap not in OVERLAPS:
             raise OptionsError(f"overlap must be one of {', '.join(map(repr, OVERLAPS))} (got {self.overlap!r})")
-        if self.batch is not None and (not _is_number(self.batch) or not 0 < self.batch < math.inf):
+        if self.batch is not None and (not _is_number(self.batch) or not 1 / MOST <= self.batch <= MOST):
             raise OptionsError(f"batch must be how many times as large a batch is, such as 2 (got {self.batch!r})")
         if not self.words:
             ways = "faster, without, no_sync, graphs, workers, overlap or batch"
@@ -89,6 +95,14 @@ def as_several(what: object) -> tuple[object, ...]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _check_faster(what: object, factor: object, without: tuple[object, ...]) -> None:
+    shown = shortened(repr(what), MOST_CHARS)
+    if not _is_number(factor) or not 1 / MOST <= float(str(factor)) <= MOST:
+        raise OptionsError(f"{shown} must be faster by a number above 0, such as 2 (got {factor!r}); at most a million")
+    if what in without:
+        raise OptionsError(f"{shown} cannot be faster and gone at once; give faster or without")
 
 
 def _title(what: object) -> str:

@@ -18,6 +18,7 @@ from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
+from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.tables.source.lines import line_runs
 from torchprof_magic.tables.source.modules import module_runs
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 CLOSE = 3
+MOST_CHARS = 100
+LATEST_NS = 2**62
 _HOST = ("cpu", "host")
 _DEVICE = ("device", "gpu")
 
@@ -52,7 +55,7 @@ def share_of(trace: Trace, what: object, *, with_backward: bool = False) -> Floa
     for find in (_of_events, _of_module, _of_named_line, _of_phase, _of_device):
         if (found := find(trace, what)) is not None:
             return found
-    raise OptionsError(f"nothing called {what!r} was recorded{_close_to(trace, what)}")
+    raise OptionsError(f"nothing called {shortened(what, MOST_CHARS)!r} was recorded{_close_to(trace, what)}")
 
 
 def _close_to(trace: Trace, what: str) -> str:
@@ -217,7 +220,8 @@ def devices(trace: Trace) -> list[int]:
 
 
 def _in_range(trace: Trace, what: tuple[object, ...]) -> FloatArray:
-    if len(what) != 2 or not all(isinstance(each, int) for each in what) or not what[0] < what[1]:  # type: ignore[operator] # noqa: PLR2004
+    is_pair = len(what) == 2 and all(isinstance(each, int) and abs(each) < LATEST_NS for each in what)  # noqa: PLR2004
+    if not is_pair or not what[0] < what[1]:  # type: ignore[operator]
         raise OptionsError(f"a range must be a pair of times in ns, the first before the second (got {what!r})")
     pieces = step_graph(trace).pieces
     start, end = np.array([what[0]], np.int64), np.array([what[1]], np.int64)

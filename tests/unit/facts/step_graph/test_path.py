@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,3 +251,51 @@ def test_tables_leave_the_path_out_of_recordings_that_are_too_large_for_it(monke
         assert table["on_path_ns"].null_count() == table.height
     assert "Critical path" not in {lane.title for lane in timeline_slices(report.trace).lanes}
     assert report.critical_path["dur_ns"].sum() == 1_000_000
+
+
+def test_where_steps_overlap_each_path_takes_all_of_its_step() -> None:
+    # The second begins 10 us before the first ends, and an op lasts over both edges: it ends on its thread at 232 us.
+    late = span("aten::mm", 211, 21)
+    events = (
+        annotation("ProfilerStep#0", 0, 122),
+        span("aten::mm", 96, 67),
+        annotation("ProfilerStep#1", 112, 169),
+        late,
+    )
+    found = Report(make_trace(*events)).critical_path.group_by("step").agg(pl.col("dur_ns").sum()).sort("step")
+    assert found.rows() == [(0, 122_000), (1, 169_000)]
+    assert path_of(make_trace(*events))[-1] == ("assumed", 232, 49)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_the_times_say_paths_add_up_and_less_to_do_takes_no_longer(seed: int) -> None:
+    report = Report(make_trace(*contradictory(random.Random(seed))))  # noqa: S311 - times of a test
+    trace = report.as_analysed
+    spans, path = spans_of_steps(trace), critical_path(trace)
+    sums = np.bincount(path.span, path.dur_ns, minlength=len(spans.step))
+    assert np.abs(sums - spans.dur_ns).max(initial=0) <= 1
+    assert path.dur_ns.min(initial=0) >= 0
+    faster = report.what_if(faster={"aten::mm": 2})
+    assert -1 <= faster.saving_ns <= report.what_if(without="aten::mm").saving_ns + 1
+    assert 0 <= faster.low_ns <= faster.step_ns <= faster.high_ns
+
+
+def contradictory(chance: random.Random) -> list[dict[str, Any]]:
+    """Return steps that overlap, and events of three threads and two streams at any time."""
+    events, at = [span("aten::mm", 5, 20)], 0
+    for number in range(4):
+        start, dur = max(0, at - chance.choice((0, 0, 80))), chance.randint(50, 300)
+        step = annotation(f"ProfilerStep#{number}", start, dur)
+        events.append(step | {"tid": step["tid"] + chance.choice((0, 0, 1))})
+        at = start + dur
+    for number in range(1, 12):
+        when, tid = chance.randint(0, at), chance.randint(0, 2)
+        made = [
+            span("aten::mm", when, chance.randint(1, 80)),
+            launch(when, chance.randint(1, 9), correlation=number),
+            sync(when, chance.randint(1, 60)) | {"args": {"correlation": 100 + number}},
+        ]
+        events += [each | {"tid": each["tid"] + tid} for each in made]
+        late = when + chance.randint(-20, 100)
+        events.append(kernel("gemm", late, chance.randint(1, 90), correlation=number, stream=chance.choice((7, 8))))
+    return events
