@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
 BEGIN, END = "<!-- carried out: begin -->\n", "<!-- carried out: end -->\n"
-HEAD = "| change | kind | before | predicted | measured | error | said |\n| --- | --- | --- | --- | --- | --- | --- |"
+HEAD = (
+    "| change | kind | before | predicted | between | measured | error | said |\n"
+    "| --- | --- | --- | --- | --- | --- | --- | --- |"
+)
 SCHEDULE = Path("/proc/thread-self/schedstat")
 PAIRS = 4
 FASTEST = 3
@@ -47,6 +50,17 @@ class Outcome(NamedTuple):
     def error(self) -> float:
         """By how much the prediction is off, as a share of what was measured."""
         return self.predicted_ns / self.measured_ns - 1
+
+    @property
+    def between_ns(self) -> tuple[float, float]:
+        """The interval that was told, as shares of the recorded step, of the step without the profiler."""
+        return tuple(self.before_ns * ns / self.said.before_ns for ns in (self.said.low_ns, self.said.high_ns))
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the step that was measured lies in the interval."""
+        low, high = self.between_ns
+        return low <= self.measured_ns <= high
 
     @property
     def is_wrong_way(self) -> bool:
@@ -164,8 +178,9 @@ def main() -> None:
         one = outcome(program, wanted.rounds)
         torch.set_num_threads(threads)
         found.append(one)
-        times = [format_ns(ns) for ns in (one.before_ns, one.predicted_ns, one.measured_ns)]
-        way = ", wrong way" if one.is_wrong_way else ""
+        between = " to ".join(format_ns(ns) for ns in one.between_ns)
+        times = [format_ns(one.before_ns), format_ns(one.predicted_ns), between, format_ns(one.measured_ns)]
+        way = (", outside" if not one.is_between else "") + (", wrong way" if one.is_wrong_way else "")
         rows.append(
             f"| {program.name} | {program.kind} | {' | '.join(times)} | {one.error:+.1%}{way} | {one.said.certainty} |"
         )
@@ -183,10 +198,11 @@ def _summary(found: list[Outcome]) -> str:
     sure = [abs(one.error) for one in found if one.said.certainty != "guess"]
     near = sum(error <= 0.15 for error in errors)  # noqa: PLR2004 - the issue is whether nine of ten are that close
     wrong = sum(one.is_wrong_way for one in found)
+    inside = sum(one.is_between for one in found)
     median_sure = f"{statistics.median(sure):.1%}" if sure else "–"
     return (
         f"{len(found)} programs: median error {statistics.median(errors):.1%}, {near} within 15 %, {wrong} the "
-        f"wrong way; without guesses {len(sure)} with {median_sure}."
+        f"wrong way; {inside} in the interval that was told; without guesses {len(sure)} with {median_sure}."
     )
 
 

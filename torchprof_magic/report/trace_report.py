@@ -322,6 +322,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         workers: int | None = None,
         overlap: Literal["communication"] | None = None,
         batch: float | None = None,
+        threads: int | None = None,
     ) -> WhatIf:
         """Return what a step would take if something were faster or gone, and what would limit it then.
 
@@ -338,6 +339,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             workers: So many worker processes would load the data, which the program loads itself.
             overlap: ``"communication"`` would run beside all other work.
             batch: A batch would be so many times as large; the step is that of the larger batch.
+            threads: Ops on the CPU would use so many threads.
 
         Raises ``OptionsError``, which is a ``ValueError``, for what is not in the recording, or no change.
         """
@@ -349,6 +351,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
             workers=workers,
             overlap=overlap,
             batch=batch,
+            threads=threads,
         )
         return ask_what_if(self._believed, changes)
 

@@ -77,6 +77,8 @@ export interface TimelineState {
   readonly row: Signal<number>;
   /** Lanes that were folded or unfolded by hand. */
   readonly toggled: Signal<ReadonlySet<number>>;
+  /** Whether what is not on the critical path is dimmed. */
+  readonly isPath: Signal<boolean>;
   /** Which of the slices with the searched or revealed name is the current one; -1 for none. */
   readonly match: Signal<number>;
 }
@@ -161,6 +163,7 @@ export function createStore(view: string, shared: Shared, abort: AbortSignal): S
       layer: signal<string | null>(null),
       row: signal(-1),
       toggled: signal<ReadonlySet<number>>(new Set()),
+      isPath: signal(false),
       match: signal(-1),
     })),
     flame: perView((view: TreeHeader) => ({

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 HAND_OVER_NS = 500_000
 # What a call of an op takes whatever the size of its tensors.
 PER_CALL_NS = 5_000
+# Ops on the CPU that last less are not divided among threads, or gain nothing from it.
+LEAST_DIVIDED_NS = 200_000
 # One launch of a whole graph.
 GRAPH_LAUNCH_NS = 10_000
 # By how much anything can be faster or larger.
@@ -53,6 +55,7 @@ class Changes:
     workers: int | None = None
     overlap: str | None = None
     batch: float | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no change, in words that say what would be one; raises ``OptionsError``."""
@@ -63,14 +66,16 @@ class Changes:
         for name in ("no_sync", "graphs"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionsError(f"{name} must be True or False (got {getattr(self, name)!r})")
-        if self.workers is not None and (not _is_number(self.workers) or self.workers < 1 or self.workers % 1):
-            raise OptionsError(f"workers must be a whole number of at least 1 (got {self.workers!r})")
+        for name in ("workers", "threads"):
+            number = getattr(self, name)
+            if number is not None and (not _is_number(number) or not 1 <= number <= MOST or number % 1):
+                raise OptionsError(f"{name} must be a whole number of at least 1 (got {number!r})")
         if self.overlap is not None and self.overlap not in OVERLAPS:
             raise OptionsError(f"overlap must be one of {', '.join(map(repr, OVERLAPS))} (got {self.overlap!r})")
         if self.batch is not None and (not _is_number(self.batch) or not 1 / MOST <= self.batch <= MOST):
             raise OptionsError(f"batch must be how many times as large a batch is, such as 2 (got {self.batch!r})")
         if not self.words:
-            ways = "faster, without, no_sync, graphs, workers, overlap or batch"
+            ways = "faster, without, no_sync, graphs, workers, overlap, batch or threads"
             raise OptionsError(f"nothing would be different; give {ways}")
 
     @property
@@ -82,6 +87,7 @@ class Changes:
         parts += [counted(self.workers, "worker")] if self.workers else []
         parts += [f"{self.overlap} beside other work"] if self.overlap else []
         parts += [f"a batch {format_count(self.batch)} times as large"] if self.batch else []
+        parts += [f"ops on {counted(self.threads, 'thread')}"] if self.threads else []
         return ", ".join(parts)
 
 
@@ -146,6 +152,8 @@ def changed_graph(trace: Trace, changes: Changes) -> Changed:
         now = _beside(trace, now)
     if changes.batch:
         now = _with_batch(trace, now, changes.batch)
+    if changes.threads:
+        now = _with_threads(trace, now, int(changes.threads))
     return now
 
 
@@ -280,3 +288,18 @@ def _with_batch(trace: Trace, now: Changed, batch: float) -> Changed:
     own = np.where(scales, least + (now.own_ns - least) * batch, now.own_ns)
     note = "it takes work to grow with the batch; kernels that do not fill the device grow less"
     return _noted(now._replace(own_ns=own), note, 0.3)
+
+
+def _with_threads(trace: Trace, now: Changed, threads: int) -> Changed:
+    """Divide long ops on the CPU among other threads, evenly; no more of them run at once than there are cores."""
+    was, cores = trace.meta.cpu_threads, trace.meta.cpu_cores
+    if not was:
+        raise OptionsError("the recording does not say how many threads ops on the CPU used; a live run does")
+    row = step_graph(trace).pieces.row
+    is_long = in_category(trace, "cpu_op") & (trace.events["dur_ns"].to_numpy() >= LEAST_DIVIDED_NS)
+    divided = np.append(is_long, False)[row]
+    if not divided.any():
+        raise OptionsError("no op of this recording lasts long enough on the CPU to be divided among threads")
+    at_once = [min(number, cores or number) for number in (was, threads)]
+    note = "it takes ops of at least 200 µs to be divided evenly among threads; others stay as they are"
+    return _noted(_scaled(now, divided.astype(np.float64), at_once[0] / at_once[1]), note, 0.3)

@@ -146,10 +146,11 @@ class _Part(NamedTuple):
 
 
 class _Lanes:
-    """Collects the lanes in the order in which they are shown."""
+    """Collects the lanes in the order in which they are shown; ``of`` has those of threads and streams of the trace."""
 
     def __init__(self) -> None:
         self.lanes: list[SliceLane] = []
+        self.of: dict[int, int] = {}
 
     def add(self, title: str, kind: str, group: str, *, scale: Scale | None = None, is_folded: bool = False) -> int:
         lane = SliceLane(title=title, kind=kind, group=group, scale=scale, is_folded=is_folded)  # type: ignore[arg-type]
@@ -174,6 +175,7 @@ def timeline_slices(trace: Trace) -> Slices:
         *_threads(trace, boxes, lanes, layers),
         *_devices(trace, lanes),
     ]
+    parts = [_with_lanes_of_path(trace, part, lanes) for part in parts]
     if trace.counters.height == 0 and not any((part.event >= 0).any() for part in parts):
         return Slices(frame=pl.DataFrame(schema=SCHEMA), lanes=(), layers=layers[:1])
     empty = pl.DataFrame(schema=SCHEMA).drop("source", "op")
@@ -259,6 +261,16 @@ def _path(trace: Trace, lanes: _Lanes) -> list[_Part]:
     return [_Part(frame.with_columns(note), _no_events(count), path.row)]
 
 
+def _with_lanes_of_path(trace: Trace, part: _Part, lanes: _Lanes) -> _Part:
+    """Return the slices of the critical path with the lane in which each ran as their ``count``; others as they are."""
+    if part.stands_for is None:
+        return part
+    own = part.frame["lane"].to_numpy().astype(np.int64)
+    shown = np.array([lanes.of.get(lane, -1) for lane in range(trace.lanes.height)], np.int64)[path_slices(trace).lane]
+    count = pl.Series("count", np.where(shown >= 0, shown, own), pl.UInt32)
+    return part._replace(frame=part.frame.with_columns(count))
+
+
 def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer, ...]) -> list[_Part]:
     """Return the slices of every thread, and the calls of the device's interface that it made."""
     events = trace.events
@@ -272,7 +284,7 @@ def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer,
     number_of_calls: dict[int, int] = {}
     for lane in busiest[: MAX_LANES // 4]:
         title = titles[lane]
-        number_of[lane] = lanes.add(title, "thread", title)
+        number_of[lane] = lanes.of[lane] = lanes.add(title, "thread", title)
         if (lane_of_call == lane).any():
             number_of_calls[lane] = lanes.add("calls", "calls", title)
     parts = [
@@ -391,7 +403,7 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
         for each in np.unique(lane[ranges[device[ranges] == number]])[: lanes.room()].tolist():
             number_of[each] = lanes.add("annotations", "annotations", title)
         for each in np.unique(lane[work[device[work] == number]])[: lanes.room()].tolist():
-            number_of[each] = lanes.add(titles[each], "stream", title)
+            number_of[each] = lanes.of[each] = lanes.add(titles[each], "stream", title)
         if number == device[work].min():
             parts.append(_queue(trace, lanes, title))
         parts += _curves(lanes, counters.pop(number, None), title, is_folded=fold)

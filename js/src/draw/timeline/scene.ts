@@ -58,6 +58,8 @@ export interface TimelineScene {
   readonly stepEdges: readonly number[];
   readonly stepPhases: SliceRow | null;
   readonly colors: Colors;
+  /** The parts of the critical path in a lane; null where nothing is dimmed. */
+  pathOf(lane: number): readonly Span<Ns>[] | null;
   waitsOf(lane: number): Waits | null;
   busyOf(lane: number): SliceRow | null;
   causeTitle(cause: number): string;

@@ -12,6 +12,7 @@ import { paintHoveredValue } from "./lane-curves";
 import { paintLabel } from "./lane-labels";
 import { paintLane } from "./lanes";
 import { outline } from "./outlines";
+import { paintDimmed } from "./path";
 import { paintRange } from "./range";
 import { AXIS_PX, type Brush, TEXT_PX, type TimelineScene } from "./scene";
 
@@ -46,7 +47,10 @@ function topOf({ scrollTop }: TimelineScene, band: LaneBand): number {
 function paintBand(brush: Brush, band: LaneBand): void {
   const top = topOf(brush.scene, band);
   if (top + band.height < AXIS_PX || top > brush.size.height) return;
-  clipped(brush, top, band.height, () => paintLane(brush, band, top));
+  clipped(brush, top, band.height, () => {
+    paintLane(brush, band, top);
+    paintDimmed(brush, band, top);
+  });
   paintLabel(brush, band, top);
 }
 

@@ -16,6 +16,7 @@ const KEYS: readonly Hint[] = [
   [["R"], "choose the selected slice, or the window, as the range"],
   [["⇧←", "⇧→"], "choose a range on a chart; width of a column"],
   [["Space"], "fold the lane of the selected slice, and unfold it"],
+  [["P"], "dim what is not on the critical path"],
   [["click"], "select, everywhere"],
   [["double click", "Enter"], "focus: zoom to it, open it"],
   [["Esc"], "one step back: match, range, focus, selection"],

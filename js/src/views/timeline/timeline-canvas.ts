@@ -26,7 +26,7 @@ import type { FooterItem } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import { type Drag, GraphCanvas, type GraphInputs, type GraphParts } from "../graph/graph-canvas";
 import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
-import { originOf, phasesOf, type TimelineModel } from "./timeline-model";
+import { originOf, pathOf, phasesOf, type TimelineModel } from "./timeline-model";
 import type { FoundSlice, TimelineMoves } from "./timeline-moves";
 import type { SliceMatches } from "./timeline-search";
 import { describeSlice } from "./timeline-words";
@@ -83,6 +83,7 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
     void moves.find(moves.state.row.value);
     void moves.state.toggled.value;
     void moves.state.layer.value;
+    void moves.state.isPath.value;
     void moves.state.window.value;
   }
 
@@ -258,6 +259,7 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
       stepEdges: stepEdgesIn(model, scale),
       stepPhases: phasesOf(model),
       colors,
+      pathOf: (lane) => pathIn(moves, lane),
       waitsOf: (lane) => deviceOf(lane)?.waits ?? null,
       busyOf: (lane) => deviceOf(lane)?.busy ?? null,
       causeTitle: (cause) => model.causes[cause] ?? "",
@@ -317,6 +319,13 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
     this.drag = null;
     this.inputs.moves.zoomAround(this.valueAt((c + d) / 2), factor);
   }
+}
+
+/** Where the path goes through a thread, with its calls, or a stream; null for other lanes, and while nothing is dimmed. */
+function pathIn({ state, model }: TimelineMoves, lane: number): readonly Span<Ns>[] | null {
+  const kind = model.view.lanes[lane]?.kind ?? "";
+  if (!state.isPath.value || !["thread", "calls", "stream"].includes(kind)) return null;
+  return pathOf(model)?.get(kind === "calls" ? lane - 1 : lane) ?? [];
 }
 
 /** The height of a lane that is kept in sight, with the gaps around it. */

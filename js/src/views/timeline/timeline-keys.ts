@@ -6,6 +6,7 @@ import type { TimelineMoves } from "./timeline-moves";
 
 export const actOnTimelineKey = graphKeys<Ns, TimelineMoves>([
   ["r", (moves) => moves.chooseSelected()],
+  ["p", (moves) => moves.togglePath()],
   [" ", (moves) => moves.toggleOwnLane()],
   [
     "enter",

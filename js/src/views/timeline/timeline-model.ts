@@ -130,6 +130,23 @@ export const timelineModelOf = keptPer(
     createTimelineModel(view, frame, (name) => displayName(titleOf(name))),
 );
 
+/** The critical path by the lanes that it goes through, in order of time; null without one. */
+export const pathOf = keptPer(
+  ({ kinds, start, dur, count, lane }: TimelineModel): ReadonlyMap<number, Span<Ns>[]> | null => {
+    const kind = kinds.words.indexOf("path");
+    if (kind < 0) return null;
+    const found = new Map<number, Span<Ns>[]>();
+    for (let row = 0; row < lane.length; row += 1) {
+      if (kinds.keys[row] !== kind) continue;
+      const [at = 0, begin = 0] = [count[row], start[row]];
+      const spans = found.get(at) ?? [];
+      spans.push({ start: ns(begin), end: ns(begin + (dur[row] ?? 0)) });
+      found.set(at, spans);
+    }
+    return found;
+  },
+);
+
 function rowIn(slice: number, { rows }: Frame): number {
   return slice < rows ? slice : -1;
 }

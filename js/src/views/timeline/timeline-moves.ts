@@ -9,7 +9,7 @@ import { type Store, select, type TimelineState } from "../../state/store";
 import { numberAt, wordAt } from "../../wire/frame";
 import type { SliceLane } from "../../wire/header";
 import { GraphMoves, MOST_HISTORY } from "../graph/graph-moves";
-import { type Step, spanOfSlice, type TimelineModel, typicalSpan } from "./timeline-model";
+import { pathOf, type Step, spanOfSlice, type TimelineModel, typicalSpan } from "./timeline-model";
 import type { TimelineModels } from "./timeline-models";
 
 // The kernel refuses more.
@@ -217,6 +217,12 @@ export class TimelineMoves extends GraphMoves<Ns> {
     const next = new Set(toggled.value);
     if (!next.delete(lane)) next.add(lane);
     toggled.value = next;
+  }
+
+  /** Dims what is not on the critical path, or no longer. */
+  togglePath(): void {
+    const { isPath } = this.state;
+    isPath.value = !isPath.value && pathOf(this.overview) !== null;
   }
 
   toggleOwnLane(): void {

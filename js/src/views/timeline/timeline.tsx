@@ -19,7 +19,7 @@ import { TimelineCanvas } from "./timeline-canvas";
 import { createFinder, type Finder, type ShowFound } from "./timeline-finder";
 import { actOnTimelineKey } from "./timeline-keys";
 import { TimelineMinimap } from "./timeline-minimap";
-import { originOf, stepAt } from "./timeline-model";
+import { originOf, pathOf, stepAt } from "./timeline-model";
 import { createTimelineModels } from "./timeline-models";
 import { TimelineMoves } from "./timeline-moves";
 import { TimelinePanel, WaitLine } from "./timeline-panel";
@@ -156,7 +156,7 @@ function TimelineStage({ report, view, moves, finder, painter, isOnlyThreads }: 
     <Stage
       parts={parts}
       kind="timeline"
-      label={`${view.title}: ${plural(view.excerpt?.slices ?? moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, R chooses it as the range, Space folds its lane, Escape goes back.`}
+      label={`${view.title}: ${plural(view.excerpt?.slices ?? moves.model.frame.rows, "slice")}. Arrow keys move the selection, W and S zoom, A and D pan, Enter zooms to the selection, R chooses it as the range, Space folds its lane, P dims what is not on the critical path, Escape goes back.`}
       table={tableId(report.id, view.name)}
       class="tp-stage-canvas"
       isBusy={moves.models.source?.windows.isComplete.value === false}
@@ -202,6 +202,15 @@ function ZoomButtons({ moves }: MovesProps) {
       <Button disabled={state.row.value < 0} onClick={() => moves.focus(state.row.value)}>
         Selection
       </Button>
+      {pathOf(model) !== null && (
+        <Button
+          aria-pressed={state.isPath.value}
+          title="Dim what is not on the critical path (P)"
+          onClick={() => moves.togglePath()}
+        >
+          Path
+        </Button>
+      )}
     </fieldset>
   );
 }

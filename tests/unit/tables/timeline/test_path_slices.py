@@ -29,6 +29,9 @@ def test_the_path_is_a_lane_of_its_own_in_which_ops_and_kernels_follow_one_anoth
     names_of = slices.frame["name"].cast(str).to_list()
     leads_to = [names_of[at] if at >= 0 else "" for at in slices.frame.filter(lane=lane)["op"].to_list()]
     assert leads_to == ["", "aten::linear", "gemm", ""]
+    # And its count is the lane in which it is, so that others can be dimmed there.
+    lanes = [slices.lanes[at].title for at in slices.frame.filter(lane=lane)["count"].to_list()]
+    assert lanes == ["thread 1", "thread 1", "stream 7", "thread 1"]
     assert set(shown["note"].cast(str).to_list()) == {"thread 1", "device 0 stream 7"}
 
 
