@@ -37,7 +37,8 @@ MANY = "\nnet = Net(64, 24)\nx = torch.randn(256, 64)\n"
 WORKERS = ("batch_size=32)", "batch_size=32, num_workers=2, persistent_workers=True)")
 FUSED = ("foreach=False", "fused=True")
 SLEEP = ("    time.sleep(0.008)\n", "")
-LOOP = ("sum(float(v) for v in y)", "float(y.sum())")
+TURNS = "\n    total = 0.0\n    for at in range(256):\n        total = total + x[at, 0] * 2"
+LOOP = (TURNS, "\n    total = (x[:, 0] * 2).sum()")
 
 
 class Case(NamedTuple):
@@ -64,7 +65,7 @@ CASES = (
         program(
             "a Python loop over elements and AdamW of many parameters",
             "",
-            "\n    total = sum(float(v) for v in y)" + STEP,
+            TURNS + STEP,
             setup=MANY + ADAM.replace("Adam(", "AdamW("),
         ),
         {"python_loop": LOOP, "single_tensor_optimizer": FUSED},

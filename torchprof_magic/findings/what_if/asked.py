@@ -8,6 +8,7 @@ import numpy as np
 
 from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.device.coverage import loss_of
+from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.step_graph.edges import ASSUMED, INFERRED, LAUNCH
 from torchprof_magic.facts.step_graph.graph import step_graph
@@ -37,6 +38,8 @@ LITTLE_LEFT = 0.4
 MOST_OFF = 0.1
 # What replays a larger graph takes as long as the rest of the report.
 MOST_PIECES = 600_000
+# If recording makes steps so many times as long, most of what they have are its own costs.
+LOUD_RATIO = 1.5
 # How much less or more than predicted is saved, and by how much steps differ whatever is changed: with these shares of
 # the saving and of the step, nine of ten changes of written programs that were carried out lie in the interval
 # (benchmarks/what_if.py).
@@ -149,7 +152,7 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
     path = path_of(step_graph(trace), found.replayed, base.spans, by_replay=True)
     is_little = found.mean_ns < LITTLE_LEFT * before
     is_unsure = base.assumed > MUCH_ASSUMED or now.uncertain > MUCH_ASSUMED
-    is_guess = is_little or is_unsure or bool(len(loss_of(trace).steps))
+    is_guess = is_little or is_unsure or _is_loud(trace) or bool(len(loss_of(trace).steps))
     return WhatIf(
         change=changes.words,
         before_ns=before,
@@ -162,6 +165,12 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
         rests_on=(*now.notes, *((_LITTLE,) if is_little else ()), *_rests_on(trace, base)),
         has_steps=has_counted_steps(trace),
     )
+
+
+def _is_loud(trace: Trace) -> bool:
+    """Return whether steps without the profiler were that much shorter."""
+    found = find_distortion(trace)
+    return found is not None and found.ratio >= LOUD_RATIO
 
 
 def _with_streams(trace: Trace, now: Changed, step_ns: float) -> Changed:
@@ -185,6 +194,8 @@ def _rests_on(trace: Trace, base: Baseline) -> tuple[str, ...]:
         )
     if lost := len(loss_of(trace).steps):
         found.append(f"work is missing in {counted(lost, 'step')}, which report.coverage lists")
+    if (distortion := find_distortion(trace)) is not None and _is_loud(trace):
+        found.append(f"recording makes steps {format_count(distortion.ratio)} times as long, and each op in them")
     if base.error >= MODEL_ERROR:
         found.append(f"the graph is off by {format_ns(base.error * float(base.spans.dur_ns.mean()))} as it is")
     return tuple(found)

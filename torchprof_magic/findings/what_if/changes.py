@@ -138,10 +138,9 @@ def changed_graph(trace: Trace, changes: Changes) -> Changed:
     graph = step_graph(trace)
     now = Changed(graph.own_ns.astype(np.float64), graph.edges.delay_ns.astype(np.float64))
     for what, factor in changes.faster.items():
-        now = _scaled(now, share_of(trace, what), 1 / factor)
+        now = _faster(trace, now, share_of(trace, what), 1 / factor)
     for what in changes.without:
-        now = _scaled(now, share_of(trace, what, with_backward=True), 0.0)
-        now = _without_workers_wait(trace, now) if what == "data" else now
+        now = _faster(trace, now, share_of(trace, what, with_backward=True), 0.0)
     if changes.no_sync:
         now = _without_waits(trace, now)
     if changes.graphs:
@@ -170,8 +169,11 @@ def _without_edges(trace: Trace, now: Changed, kind: int) -> Changed:
     return now._replace(delay_ns=gone)
 
 
-def _without_workers_wait(trace: Trace, now: Changed) -> Changed:
-    return _without_edges(trace, now, WORKERS)
+def _faster(trace: Trace, now: Changed, share: FloatArray, factor: float) -> Changed:
+    """Let pieces take a share of their time, and workers of theirs for the batches that are fetched in them."""
+    edges = step_graph(trace).edges
+    fetched = np.where(edges.kind == WORKERS, share[edges.target - 1], 0.0)
+    return _scaled(now, share, factor)._replace(delay_ns=now.delay_ns * (1 - fetched * (1 - factor)))
 
 
 def _without_waits(trace: Trace, now: Changed) -> Changed:

@@ -149,6 +149,24 @@ def test_the_interval_is_a_part_of_what_is_saved_and_a_little_of_the_step(
     assert (found.low_ns / 1_000, found.high_ns / 1_000) == pytest.approx((low_us, high_us), abs=0.1)
 
 
+def test_steps_that_recording_makes_far_longer_give_a_guess() -> None:
+    made = steps(span("aten::mm", 0, 400)).trace
+    quiet, loud = (
+        Report(replace(made, meta=replace(made.meta, plain_step_ns=(plain_ns,) * 5))).what_if(faster={"aten::mm": 2})
+        for plain_ns in (900_000, 500_000)
+    )
+    assert (quiet.certainty, loud.certainty) == ("estimated", "guess")
+    assert "recording makes steps 2 times as long" in str(loud)
+
+
+def test_a_fetch_that_is_faster_lets_workers_have_the_next_batch_sooner() -> None:
+    # Workers need 5 ms for a batch, and the program 1 ms of it for the step: it waits the rest in each fetch.
+    fetch = span("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 0, 4_000)
+    report = steps(fetch, span("aten::mm", 4_000, 1_000), step_us=5_000, count=4)
+    assert report.what_if(faster={"data": 2}).step_ns == pytest.approx(2_500_000, rel=0.15)
+    assert report.what_if(without="data").step_ns == pytest.approx(1_000_000, rel=0.15)
+
+
 def test_graphs_leave_python_and_the_device() -> None:
     busy = [span("aten::mm", 10 * at, 9) for at in range(40)]
     found = steps(*busy, launch(0, 5, correlation=1), kernel("gemm", 20, 300, correlation=1)).what_if(graphs=True)
