@@ -76,6 +76,7 @@ advice: $(VENV)/.tested
 # Written programs, each with a change that can be carried out: what was predicted for a step, and what it then took.
 what-if: $(VENV)/.tested
 	$(BIN)/python benchmarks/what_if.py
+	$(BIN)/python benchmarks/advice_in_order.py
 
 # All tests, with all of what `make test` takes a sample of (tests/amount.py).
 thorough: $(VENV)/.trainers $(BUNDLE) chromium
