@@ -105,7 +105,8 @@ class Way:
             begin = undisturbed_ns()
             exec(code, self.names)  # noqa: S102 - the same
             times.append(undisturbed_ns() - begin)
-        return min(times)
+        # The system counts what others have taken in turns of its own, at times more than passed here.
+        return min(each for each in times if each > 0)
 
 
 def asked(program: Program, before: Way, after: Way) -> dict[str, Any]:
