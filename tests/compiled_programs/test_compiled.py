@@ -14,7 +14,6 @@ from torch._dynamo import utils
 
 import torchprof_magic as tp
 from torchprof_magic.capture.torch_api import features
-from torchprof_magic.capture.torch_api.patching import HOOK_FILE
 from torchprof_magic.report.views import VIEWS
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -40,13 +39,9 @@ def _reset() -> None:
 
 
 def counted() -> dict[str, Any]:
-    """Return all counts of the compiler, by their names, and how many graphs broke.
-
-    Hooks of ours that it meets outside of a graph are compiled to nothing, and are not the program's.
-    """
+    """Return all counts of the compiler, by their names, and how many graphs broke."""
     found = {f"{kind}: {name}": count for kind, names in utils.counters.items() for name, count in names.items()}
-    own = sum(each.co_filename == HOOK_FILE for each in utils.get_compilation_metrics())
-    frames = {name: found.get(name, 0) - own for name in ("frames: total", "frames: ok")}
+    frames = {name: found.get(name, 0) for name in ("frames: total", "frames: ok")}
     return {**found, **frames, "breaks": len(utils.graph_break_reasons)}
 
 

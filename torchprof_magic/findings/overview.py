@@ -19,6 +19,7 @@ from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_in, flops_of_calls, modelled_ratio
 from torchprof_magic.facts.ops.roofline import device_name, known_ratio, peak_of_device
 from torchprof_magic.facts.server_steps import are_of_server, server_steps
+from torchprof_magic.facts.source.fused_titles import fused_titles
 from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.deciding_time import is_decided_on_device
@@ -128,7 +129,7 @@ def _why_idle(trace: Trace) -> Section:
             label=CAUSE_TITLES[cause.kind],
             value=float(cause.ns / account.steps),
             unit="ns",
-            note=short_name(call_as_shown(trace, cause.name)),
+            note=_shown_name(trace, cause.name),
             phase="waiting",
             op=cause.name,
             view="timeline",
@@ -139,6 +140,10 @@ def _why_idle(trace: Trace) -> Section:
     each = "per step" if account.has_steps else "in all"
     aside = f"{each}, of {format_ns(idle_ns / account.steps)}"
     return Section(title=DEVICE_WAITS, facts=facts, kind="bars", aside=aside)
+
+
+def _shown_name(trace: Trace, name: str) -> str:
+    return fused_titles(trace).get(name) or short_name(call_as_shown(trace, name))
 
 
 def _ladder(trace: Trace) -> Section:
@@ -170,7 +175,7 @@ def _idle_in(trace: Trace, shown: _Shown) -> Section:
             label=CAUSE_TITLES[cause],
             value=float(idle_ns),
             unit="ns",
-            note=short_name(call_as_shown(trace, name or "")),
+            note=_shown_name(trace, name or ""),
             phase="waiting",
             op=name or "",
             view="timeline",
@@ -505,7 +510,7 @@ def _top_ops(trace: Trace, shown: _Shown) -> Section:
     rows = rows.sort(by, descending=True, nulls_last=True, maintain_order=True).head(TOP_ROWS)
     facts = tuple(
         Fact(
-            label=row["name"],
+            label=fused_titles(trace).get(row["name"], row["name"]),
             value=float(row[by] / shown.steps),
             unit="ns",
             note="" if row["kind"] == NO_OP else _calls(row["calls"], shown.steps),
@@ -524,7 +529,7 @@ def _top_kernels(trace: Trace, shown: _Shown) -> Section:
     rows = kernels_table(trace, shown.part).frame.filter(pl.col("sum_ns") > 0).head(TOP_ROWS)
     facts = tuple(
         Fact(
-            label=row["name"],
+            label=fused_titles(trace).get(row["name"], row["name"]),
             value=float(row["sum_ns"] / shown.steps),
             unit="ns",
             note=_calls(row["calls"], shown.steps),

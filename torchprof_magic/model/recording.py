@@ -45,7 +45,8 @@ class ModuleSite:
     """A module that ran: its class, the number of its parent, -1 for none, and its size.
 
     ``path`` is its path of attributes below its root. That of a root is the variable that holds it, empty if none does.
-    ``inputs`` and ``outputs`` are the shapes of the tensors of its first call, empty if there were none.
+    ``inputs`` and ``outputs`` are the shapes of the tensors of its first call, empty if there were none. Modules in one
+    that ``is_compiled`` need not be seen to run.
     """
 
     path: str
@@ -55,6 +56,7 @@ class ModuleSite:
     size_bytes: int | None
     inputs: str = ""
     outputs: str = ""
+    is_compiled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

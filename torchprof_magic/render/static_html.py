@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
+from torchprof_magic.facts.source.fused_titles import with_fused_titles
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
@@ -86,9 +87,13 @@ def static_html(
         *(_section(section) for section in sections[:1]),
         card_rows(overview.cards, has_steps=has_counted_steps(trace)),
         *(_section(section) for section in sections[1:]),
-        _ops(shapes["ops"], counted_steps(trace).steps),
+        _ops(trace, shapes["ops"], counted_steps(trace).steps),
         *(_section(section, _largest_beside(overview.sections, section)) for section in tops),
-        *(_figure(view, shapes[view]) for view in _TITLES if in_notebook and count_rows(shapes[view])),
+        *(
+            _figure(view, with_fused_titles(trace, shapes[view]))
+            for view in _TITLES
+            if in_notebook and count_rows(shapes[view])
+        ),
         _folded("About this run", "".join((*_problem_lines(others), *(_section(section) for section in about)))),
         f"<p><small>{_IN_NOTEBOOK if in_notebook else _IN_FILE}</small></p>",
         "</details>",
@@ -272,10 +277,10 @@ def _fact_text(fact: Fact) -> str:
     return f"<b>{format_value(fact.value, fact.unit)}</b>"
 
 
-def _ops(ops: Shape, steps: float) -> str:
+def _ops(trace: Trace, ops: Shape, steps: float) -> str:
     """Return the first rows of the table of ops, with its main columns, a step."""
     assert isinstance(ops, Table)
-    frame = top_rows(ops)
+    frame = top_rows(with_fused_titles(trace, ops))
     if frame.height == 0:
         return ""
     columns = [column for column in ops.columns if not column.is_minor and column.unit in _SHOWN_UNITS]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.source.fused_titles import with_fused_titles
 from torchprof_magic.findings.overview import DEVICE_WAITS
 from torchprof_magic.model.shapes import Facts, Table, count_rows
 from torchprof_magic.model.units import format_value
@@ -156,7 +157,7 @@ def _ops_section(analysis: Analysis, steps: int) -> Section:
     """Return the ops that take the most, without the annotations around others."""
     ops = analysis["ops"]
     assert isinstance(ops, Table)
-    frame = without_scopes(ops).head(_MOST_ROWS)
+    frame = without_scopes(with_fused_titles(analysis.trace, ops)).head(_MOST_ROWS)
     shown = [column.name for column in ops.columns if column.unit in _NUMBERS and not column.is_minor]
     names = [(_CODE(name),) for name in frame["name"].cast(pl.String).to_list()]
     return _numbers_section("Ops", ("Op",), names, ops, frame, shown[:_MOST_COLUMNS], steps)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.exporters.chrome import write_chrome
 from torchprof_magic.facts.counted_steps import with_chosen_steps
+from torchprof_magic.facts.source.fused_titles import with_fused_titles
 from torchprof_magic.findings.watched import run_words, slow_lines
 from torchprof_magic.findings.what_if import faster_words
 from torchprof_magic.model.errors import StoreError
@@ -118,7 +119,16 @@ class TraceForms(Forms):
         machine = machine_of(trace)
         watched = [line for line in (run_words(trace), *slow_lines(trace)) if line]
         return text_summary(
-            trace.meta, found.verdict, ops, steps, memory, found.problems, machine, found.cards, note, watched
+            trace.meta,
+            found.verdict,
+            with_fused_titles(trace, ops),
+            steps,
+            memory,
+            found.problems,
+            machine,
+            found.cards,
+            note,
+            watched,
         )
 
     def markdown(self, max_tokens: int) -> str:

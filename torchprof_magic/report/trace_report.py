@@ -14,6 +14,7 @@ from torchprof_magic.exporters.memory_timeline import CURVE_ENDINGS, RAW_ENDING,
 from torchprof_magic.exporters.redaction import redacted
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.facts.counted_steps import counted_part, step_ns_of, with_chosen_steps
+from torchprof_magic.facts.source.fused_titles import with_fused_titles
 from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.findings.advice import find_advice
 from torchprof_magic.findings.compare.change_words import change_line
@@ -460,7 +461,7 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         shape = self._analysis[view]
         if count_rows(shape) == 0:
             raise ValueError(next(known.empty for known in TABS if known.name == view))
-        return FIGURES[view](shape)
+        return FIGURES[view](with_fused_titles(self.trace, shape))
 
     def compare(self, other: Report) -> Comparison:
         """Return what changed from another run, such as an earlier one of the same cell, to this one.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 # Times of perf_counter_ns are above this, and line numbers below it, so that the two can be told apart.
 _LEAST_TIME = 2**31
 _CALLED, _RETURNED = -1, -2
-# What torch.compile makes of a model: its modules run in compiled code, and are no sites of their own.
-_COMPILED = "OptimizedModule"
 
 
 class _Runs(NamedTuple):
@@ -176,7 +174,7 @@ def _paths(modules: Sequence[ModuleSite]) -> list[str]:
     root, or those of two models would be the same.
     """
     roots = [_root(modules, number) for number in range(len(modules))]
-    containing = {root for number, root in enumerate(roots) if root != number or modules[root].class_name == _COMPILED}
+    containing = {root for number, root in enumerate(roots) if root != number or modules[root].is_compiled}
     titles = _distinct([modules[root].path or modules[root].class_name for root in roots], roots)
     paths = []
     for number, (root, title, module) in enumerate(zip(roots, titles, modules, strict=True)):

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile
-from torchprof_magic.capture.torch_api.patching import stand_in
+from torchprof_magic.capture.torch_api.patching import HOOKS, stand_in
 from torchprof_magic.model.recording import CpuFacts
 from torchprof_magic.system.process.cores import cpu_model, usable_cores
 from torchprof_magic.system.process.python_warnings import warnings_to
@@ -280,7 +280,8 @@ def keep_out_of_graphs() -> None:
     """Exclude the functions of this package from torch.compile, once.
 
     Compiled code is a different object from the one that is protected from interrupts, and a traced step would become
-    dozens of compiled pieces. torch's profiler imports the same module when it is first prepared.
+    dozens of compiled pieces. torch's profiler imports the same module when it is first prepared. A hook that is called
+    beside a graph would count as a frame that was compiled, and move the numbers of the regions.
     """
     with suppress(Exception), warnings_to():  # this torch may lack the module, or have moved it
         from torch._dynamo import trace_rules  # noqa: PLC0415 - takes seconds, and only a recording needs it
@@ -288,6 +289,10 @@ def keep_out_of_graphs() -> None:
         if not _left_alone:
             trace_rules.add(__package__.partition(".")[0])
             _left_alone.append(True)
+            from torch._dynamo.eval_frame import skip_code  # noqa: PLC0415 - the same; some versions have none
+
+            for code in HOOKS:
+                skip_code(code)
 
 
 _left_alone: list[bool] = []

@@ -29,8 +29,8 @@ MOST_GRAPHS = 2_000
 _CALLS = "_torchprof_calls"
 _CONFIG = "torch.fx.experimental._config"
 _FILE = re.compile(r"^fx_generated_.*\.py$")
-# What torch.compile puts around a model.
-WRAPPER = "_orig_mod"
+# The attribute under which what torch.compile puts around a model has it.
+_WRAPPED = "_orig_mod"
 _IN_PATH = re.compile(r"_modules\[|getattr\(|[A-Za-z_]\w*|[0-9]+")
 # The variables that hold the compiled model itself; torch calls the forward of a container in a function of its own.
 _MODEL = ["self"], ["fn"]
@@ -145,6 +145,18 @@ def name_compiled_code(*, is_on: bool = True) -> None:
 def is_marked_graph(module: object) -> bool:
     """Return whether a module is a graph whose nodes torch marks: one that torch.compile made."""
     return isinstance(module, GraphModule) and _FILE.match(type(module).forward.__code__.co_filename) is not None
+
+
+def wrapped_in(module: torch.nn.Module) -> torch.nn.Module | None:
+    """Return the model that torch.compile has put a module around; None for other modules."""
+    if type(module).__module__ != "torch._dynamo.eval_frame":
+        return None
+    return module._modules.get(_WRAPPED)
+
+
+def without_wrappers(path: str) -> str:
+    """Return the path of a module without what torch.compile puts around models: no attribute of the program's."""
+    return ".".join(part for part in path.split(".") if part != _WRAPPED)
 
 
 def _marks_begin(graph: Any) -> Callable[[], None] | None:
@@ -273,7 +285,7 @@ def _modules_in(stack: Iterable[Any]) -> Iterable[tuple[str, str]]:
 
 def _path_of(source: str) -> str:
     """Return the path of attributes that ``L['self'].layers[0]`` stands for, empty for the model itself."""
-    found = [part for part in _IN_PATH.findall(source) if part not in ("_modules[", "getattr(", WRAPPER)]
+    found = [part for part in _IN_PATH.findall(source) if part not in ("_modules[", "getattr(", _WRAPPED)]
     if _VARIABLE.match(source):
         found = found[1:]
     return ".".join(found[1:] if found[:1] in _MODEL else found)

@@ -8,10 +8,13 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 # Begins as the names of Python's own frozen modules, so that its frames are not taken for the user's.
 HOOK_FILE = "<frozen torchprof_magic hook>"
+# The code of all hooks that torch.compile may look into.
+HOOKS: list[CodeType] = []
 
 
 # A context in which tensors are asked for something without telling the user's function modes and tensor classes.
@@ -22,9 +25,10 @@ def seen_by_compiler(function: Function) -> Function:
     """Let torch.compile look into a hook of ours, which returns at once there.
 
     The compiler skips all files of this package (``keep_out_of_graphs``). A hook that it skips breaks the graph of each
-    model that is first compiled while the hook is registered.
+    model that is first compiled while the hook is registered. What calls it from outside of a graph calls it as it is.
     """
     function.__code__ = function.__code__.replace(co_filename=HOOK_FILE)
+    HOOKS.append(function.__code__)
     return function
 
 

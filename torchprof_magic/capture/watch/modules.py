@@ -18,7 +18,7 @@ from torch.nn.modules import module as torch_module
 from torchprof_magic.capture.parts import MODULES
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.compiling import MODULE_HOOKS, hide_from_compiler
-from torchprof_magic.capture.torch_api.fx_names import WRAPPER, is_marked_graph
+from torchprof_magic.capture.torch_api.fx_names import is_marked_graph, without_wrappers, wrapped_in
 from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_modules, named_parameters
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in, unseen
 from torchprof_magic.capture.torch_api.storages import values_in
@@ -68,6 +68,10 @@ class ModuleMarks:
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._modules: list[tuple[weakref.ref[Any], str]] = []
         self._depth: dict[int, list[int]] = {}
+        # What torch.compile puts around models, and on each thread the number of the model in the latest one.
+        self._wrappers: set[int] = set()
+        self._wrapped: dict[int, int] = {}
+        self._compiled: set[int] = set()
         self._roots: dict[int, None] = {}
         self._sites: list[ModuleSite] = []
         self._shapes: dict[int, tuple[str, str]] = {}
@@ -91,6 +95,7 @@ class ModuleMarks:
         """Begin or end to note calls."""
         self.is_on = is_on and not self.is_too_dear and self._asked is not False and not self._parts.is_off(MODULES)
         self._depth.clear()
+        self._wrapped.clear()
 
     def end_step(self, dur_ns: int, is_recorded: bool) -> None:
         """Drop what was noted in a step that is not recorded.
@@ -140,6 +145,11 @@ class ModuleMarks:
             above = self._depth.setdefault(thread, [])
             if not above:
                 self._roots.setdefault(number)
+            if self._wrapped.pop(thread, None) == number:
+                above.append(_NO_MODULE)  # the call of the model that is wrapped is that of the wrapper
+                return
+            if id(module) in self._wrappers:
+                self._wrapped[thread] = number
             above.append(number)
             self._note(thread, number)
         except Exception as exc:  # noqa: BLE001 - the user's forward must not fail because of us
@@ -173,8 +183,14 @@ class ModuleMarks:
         known = self._numbers.get(id(module))
         if known is None or known[1] not in above:
             return
+        if above[-1] == _NO_MODULE:
+            above.pop()
+            if id(module) not in self._wrappers:
+                return
         while above:
             number = above.pop()
+            if number == _NO_MODULE:
+                continue
             self._note(thread, -number - 1)
             if number == known[1]:
                 if number not in self._shapes:
@@ -199,7 +215,18 @@ class ModuleMarks:
         if is_marked_graph(module):
             self._numbers[id(module)] = (weakref.ref(module), _NO_MODULE)
             return _NO_MODULE
+        wrapped = wrapped_in(module)
+        if wrapped is not None:
+            self._wrappers.add(id(module))
+            known = self._numbers.get(id(wrapped))
+            number = known[1] if known is not None and known[0]() is wrapped else self._number(wrapped)
+            self._numbers[id(module)] = (weakref.ref(module), number)
+            self._compiled.add(number)
+            return number
+        self._wrappers.discard(id(module))  # another module may have had its number before
         number = len(self._modules)
+        if getattr(module, "_compiled_call_impl", None) is not None:
+            self._compiled.add(number)
         self._modules.append((weakref.ref(module), type(module).__name__))
         self._numbers[id(module)] = (self._modules[number][0], number)
         return number
@@ -222,6 +249,8 @@ class ModuleMarks:
             sites[number] = _site(path, sites[number].class_name, parent, count, size)
         for number, (inputs, outputs) in self._shapes.items():
             sites[number] = replace(sites[number], inputs=inputs, outputs=outputs)
+        for number in self._compiled:
+            sites[number] = replace(sites[number], is_compiled=True)
 
     def _variables(self) -> dict[int, str]:
         """Return under which name of the namespace the outermost modules are found: ``model``, or ``model.0``."""
@@ -230,8 +259,9 @@ class ModuleMarks:
         for name, value in list(self.namespace.items()):
             if name.startswith("_") or not is_a(value, torch.nn.Module):
                 continue
-            for path, module in named_modules(value):
-                if id(module) in roots and (not path or id(module) not in found):
+            for whole, module in named_modules(value):
+                path = without_wrappers(whole)
+                if id(module) in roots and (not whole or id(module) not in found):
                     found[id(module)] = f"{name}.{path}" if path else name
         return found
 
@@ -249,8 +279,7 @@ class ModuleMarks:
             while above not in known or above == path:
                 above = above.rpartition(".")[0]
             known[path] = entry[1]
-            # What torch.compile puts around a model is no attribute of the program's.
-            places[entry[1]] = (path.replace(f"{WRAPPER}.", ""), known[above])
+            places[entry[1]] = (without_wrappers(path), known[above])
 
 
 def _remove(after: RemovableHandle) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import polars as pl
@@ -11,10 +12,13 @@ from torchprof_magic.facts.device.kernel_names import kernel_title, titles_of
 from torchprof_magic.facts.shared import device_rows, once_per_trace
 from torchprof_magic.facts.source.fx_nodes import fx_marks, own_nodes
 from torchprof_magic.model.meta import MAX_TEXT, shortened
+from torchprof_magic.model.shapes import Table, Tree
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
+AnyShape = TypeVar("AnyShape", bound="Shape")
 _GENERATED = r"^(graph_[0-9]+_)?(cpp|triton)_"
 
 
@@ -37,9 +41,28 @@ def shown_titles(trace: Trace) -> dict[str, str]:
     return titles
 
 
+@once_per_trace
+def fused_titles(trace: Trace) -> dict[str, str]:
+    """Return how the names of generated kernels are shown, as ``shown_titles`` does."""
+    return {name: shown_titles(trace)[name] for name in fused_names(trace)}
+
+
+def with_fused_titles(trace: Trace, shape: AnyShape) -> AnyShape:
+    """Return a shape for people to read: in a table or a tree, generated kernels are called by what they fuse."""
+    titles = fused_titles(trace)
+    if not titles or not isinstance(shape, Table | Tree) or "name" not in shape.frame.columns:
+        return shape
+    return replace(shape, frame=shape.frame.with_columns(pl.col("name").cast(pl.String).replace(titles)))
+
+
+def with_fused_names(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame whose generated kernels are called by what they fuse; those that fuse the same have one name."""
+    return frame.with_columns(pl.col("name").cast(pl.String).replace(fused_names(trace)))
+
+
 def shown_title(trace: Trace, name: str, *, is_kernel: bool) -> str:
     """Return how the name of an op, or of a kernel of a device, is shown in a sentence."""
-    fused = fused_names(trace).get(name)
+    fused = fused_titles(trace).get(name)
     return fused or (kernel_title(name) if is_kernel else name)
 
 

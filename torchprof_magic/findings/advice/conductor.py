@@ -12,6 +12,7 @@ from torchprof_magic.findings.advice.kinds import Advice, Spans
 from torchprof_magic.findings.advice.rules import RULES
 from torchprof_magic.findings.advice.savings import Share, in_order, saving_of
 from torchprof_magic.findings.advice.times import joined, overlap, step_ns, unexplained_ratio, without
+from torchprof_magic.findings.verdict.words import with_fused_words
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.units import format_count
 
@@ -78,8 +79,15 @@ def find_advice(
     found = [advice for part in parts for advice in part.advice if advice.rule not in settings.mute]
     kept = [_without_profiler(trace, each) for each in _with_savings(trace, found, settings)]
     known = tried or {}
-    kept = [known.get(each, each) for each in kept]
+    kept = [known.get(each, each) for each in (_with_fused_words(trace, each) for each in kept)]
     return Findings(tuple(kept), tuple(each for part in parts for each in part.problems))
+
+
+def _with_fused_words(trace: Trace, advice: Advice) -> Advice:
+    """Return the advice with generated kernels called by what they fuse in its words; ``op`` stays the name."""
+    said = advice.title, advice.fix, advice.evidence
+    title, fix, evidence = (with_fused_words(trace, text) for text in said)
+    return advice if (title, fix, evidence) == said else replace(advice, title=title, fix=fix, evidence=evidence)
 
 
 def name_of(rule: Callable[..., object]) -> str:

@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.source.fused_titles import with_fused_names
 from torchprof_magic.model.meta import source_lines
 from torchprof_magic.model.shapes import Column
 from torchprof_magic.model.units import counted, enumerated, short_file
@@ -205,11 +206,12 @@ def _per_step(trace: Trace, frame: pl.DataFrame, calls: str, cpu_ns: pl.Expr, de
 def _ops(trace: Trace) -> pl.DataFrame:
     frame = ops_table(trace, counted_part(trace)).frame.filter(pl.col("kind") != NO_OP)
     device_ns = pl.col("self_device_ns") if trace.has_device else pl.lit(0)
+    frame = with_fused_names(trace, frame)
     return _per_step(trace, frame, "calls", pl.col("self_cpu_ns"), device_ns).select("name", *_VALUES)
 
 
 def _kernels(trace: Trace) -> pl.DataFrame:
-    frame = kernels_table(trace, counted_part(trace)).frame.with_columns(pl.col("name").cast(pl.String))
+    frame = with_fused_names(trace, kernels_table(trace, counted_part(trace)).frame)
     return _per_step(trace, frame, "calls", pl.lit(0), pl.col("sum_ns")).select("name", *_VALUES)
 
 

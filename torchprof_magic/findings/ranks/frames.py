@@ -11,7 +11,6 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted, whole_steps
 from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.facts.device.collectives import SCHEMA, collectives_of
-from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.device.window import Windows, windows_of
 from torchprof_magic.facts.shared import (
     device_numbers,
@@ -21,6 +20,7 @@ from torchprof_magic.facts.shared import (
     name_numbers,
     once_per_trace,
 )
+from torchprof_magic.facts.source.fused_titles import fused_titles, shown_title
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.findings.ranks.legs import legs_of_rank
 from torchprof_magic.findings.verdict.accounts import named_pieces
@@ -265,7 +265,8 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
     free = windows.without(*merge(start, start + dur))
     ns = covered_ns(*free, work.start_ns, work.end_ns) if len(work.row) else np.empty(0, np.int64)
     _, first, of_name = np.unique(name_numbers(trace)[work.row], return_index=True, return_inverse=True)
-    titles = [kernel_title(name) for name in values_at(trace.events["name"], work.row[first]).to_list()]
+    names = values_at(trace.events["name"], work.row[first]).to_list()
+    titles = [shown_title(trace, name, is_kernel=True) for name in names]
     sums: dict[str, int] = {}
     for title, of_title in zip(titles, sum_by(of_name, ns, len(first)).tolist(), strict=True):
         sums[title] = sums.get(title, 0) + of_title
@@ -278,6 +279,7 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
 def _idle_doings(trace: Trace) -> pl.DataFrame:
     """Return the idle time of the rank's device by what the host did then."""
     rows = idle_sums(trace, _busiest(trace), strictly_counted(trace))
+    rows = rows.with_columns(pl.col("name").replace(fused_titles(trace)))
     return rows.insert_column(rows.width - 1, _source(trace, rows))
 
 
@@ -293,7 +295,7 @@ def _host_doings(trace: Trace) -> pl.DataFrame:
     rows = pieces.filter(is_listed & (pieces["dur_ns"] > 0))
     found = rows.select(
         pl.col("phase").alias("cause"),
-        pl.col("name").cast(pl.String),
+        pl.col("name").cast(pl.String).replace(fused_titles(trace)),
         pl.col("file").cast(pl.String),
         pl.col("line").cast(pl.Int32),
         _source(trace, rows),

@@ -28,10 +28,10 @@ from torchprof_magic.findings.verdict.words import (
     TITLES,
     Span,
     as_shown,
-    code,
     cut_name,
     is_memory_bound,
     line_words,
+    named,
     no_limit_words,
     others_words,
     recording_words,
@@ -466,15 +466,11 @@ def _without_steps(trace: Trace) -> Verdict:
         kind="compute",
         title="Bound by CPU ops",
         text=(
-            code(cut_name(top["name"])),
+            named(top["name"]),
             Span(text=" takes "),
             Span(text=f"{format_ratio(share)} of the self CPU time", style="strong"),
             Span(text=calls),
-            *(
-                span
-                for i, name in enumerate(names)
-                for span in (Span(text=(", then ", " and ")[i]), code(cut_name(name)))
-            ),
+            *(span for i, name in enumerate(names) for span in (Span(text=(", then ", " and ")[i]), named(name))),
             Span(text="."),
         ),
         name=top["name"],

@@ -23,7 +23,7 @@ from torchprof_magic.facts.shared import (
     name_numbers,
     once_per_trace,
 )
-from torchprof_magic.facts.source.fused_titles import fused_names
+from torchprof_magic.facts.source.fused_titles import fused_titles
 from torchprof_magic.facts.source.shown_files import call_as_shown
 from torchprof_magic.findings.verdict.accounts import Account, Cause, counted_time, kernels_per_step
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
@@ -89,6 +89,7 @@ _SENTENCE_END = re.compile(r"\.(?=\s|$)")
 # What names of C++ functions look like: template arguments, or parameters that are pointers.
 _SIGNATURE = re.compile(r"\w<|\w\([^)]*\*")
 _FUNCTOR = re.compile(r"(\w+)Functor\b|CUDAFunctor_(\w+)")
+_IN_BACKTICKS = re.compile(r"`([^`]+)`")
 _GENERIC_FUNCTORS = ("Binary", "BUnary", "AUnary", "Unary")
 
 
@@ -119,17 +120,26 @@ def code(text: str, kernel: str = "") -> Span:
     return Span(text=text, style="code", kernel=kernel)
 
 
-def _named(name: str) -> Span:
+def named(name: str) -> Span:
     """Return the name of an event, short, as a piece of text."""
     return Span(text=short_name(name), style="code", name=name)
 
 
 def as_shown(trace: Trace, span: Span) -> Span:
     """Return a piece of text with the label of the cell that a Python call is in, or with what a kernel fuses."""
-    if fused := fused_names(trace).get(span.kernel or span.name):
+    if fused := fused_titles(trace).get(span.kernel or span.name):
         return replace(span, text=fused, kernel="", name="")
     shown = call_as_shown(trace, span.name) if span.name else ""
     return span if shown == span.name else replace(span, text=cut_name(shown))
+
+
+def with_fused_words(trace: Trace, text: str) -> str:
+    """Return a sentence in which names of generated kernels in backticks are what they fuse."""
+    titles = fused_titles(trace)
+    if not titles or "`" not in text:
+        return text
+    known = titles | {cut_name(name): title for name, title in titles.items()}
+    return _IN_BACKTICKS.sub(lambda match: f"`{known.get(match[1], match[1])}`", text)
 
 
 def amount(account: Account, ns: float) -> Span:
@@ -160,11 +170,11 @@ def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
 def _in(account: Account, cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
     if not cause.name and cause.between:
         first, then = cause.between
-        return (_plain(", mostly between "), _named(first), _plain(" and "), _named(then))
+        return (_plain(", mostly between "), named(first), _plain(" and "), named(then))
     if not cause.name:
         return ()
     is_kernel = account.device is not None and cause.kind in _DEVICE_KINDS
-    return (_plain(before), code(short_name(cause.name), cause.name) if is_kernel else _named(cause.name))
+    return (_plain(before), code(short_name(cause.name), cause.name) if is_kernel else named(cause.name))
 
 
 def first_sentence(spans: Sequence[Span]) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
@@ -278,7 +288,7 @@ def _longest(cause: Cause) -> tuple[Span, ...]:
     if not cause.longest_name or cause.longest_name == cause.name:
         return ()
     longest = format_ns(cause.longest_ns)
-    return (_plain(f" The longest wait, {longest}, is in "), _named(cause.longest_name), _plain("."))
+    return (_plain(f" The longest wait, {longest}, is in "), named(cause.longest_name), _plain("."))
 
 
 def _python(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
@@ -295,14 +305,14 @@ def _blocked(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 
 
 def _inside(cause: Cause) -> tuple[Span, ...]:
-    return (_plain(", inside "), _named(cause.around)) if cause.around else ()
+    return (_plain(", inside "), named(cause.around)) if cause.around else ()
 
 
 def _compile(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     what = "for compilation or graph capture"
     if cause.kind == "initialisation":
         what = f"for work that is done once: {one_time_work(trace).what}"
-    around = (_plain(" It is inside "), _named(cause.around), _plain(".")) if cause.around else ()
+    around = (_plain(" It is inside "), named(cause.around), _plain(".")) if cause.around else ()
     return (*_idle_for(account, cause, what), *_in(account, cause), _plain("."), *around, *_captured(trace))
 
 
@@ -371,7 +381,7 @@ def _in_turn(
     """Yield names with their shares of the device's work, the largest first."""
     for index, (name, ratio) in enumerate(shares):
         yield _plain(before if index == 0 else ", then ")
-        yield code(short_name(name), name) if are_kernels else code(cut_name(name))
+        yield code(short_name(name), name) if are_kernels else named(name)
         yield _plain((takes if index == 0 and takes else " {}").format(format_ratio(ratio)))
 
 
@@ -519,7 +529,7 @@ def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
             for index, (name, ratio) in enumerate(ops)
             for span in (
                 _plain(": " if index == 0 else ", then "),
-                code(fused_names(trace).get(name, name)),
+                code(fused_titles(trace).get(name, name)),
                 _plain(
                     f" takes {format_ratio(ratio)} of the self CPU time" if index == 0 else f" {format_ratio(ratio)}"
                 ),

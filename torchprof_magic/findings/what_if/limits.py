@@ -10,6 +10,7 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import has_counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
+from torchprof_magic.facts.source.fused_titles import shown_title
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.units import format_ratio
@@ -81,7 +82,9 @@ def limit_of(trace: Trace, path: CriticalPath) -> Limit | None:
         ~pl.col("name").str.contains(STEP_PATTERN)
     )
     top = names.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
-    return Limit(group, float(sums[group]) / whole, str(top["name"][0]) if top.height else "")
+    return Limit(
+        group, float(sums[group]) / whole, shown_title(trace, top["name"][0], is_kernel=False) if top.height else ""
+    )
 
 
 def limit_words(trace: Trace, path: CriticalPath, now: Changed, step_ns: float) -> str:
