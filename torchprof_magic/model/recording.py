@@ -143,13 +143,14 @@ class FxNode:
 
     ``does`` is what the program called for it, such as ``linear``, or ``linear backward``. ``stack`` are the lines of
     the model, as torch writes them, the innermost last. ``modules`` has the path, below the one that was compiled, and
-    the class of each module around it.
+    the class of each module around it. A node that ``is_view`` computes nothing: it shows a tensor in another shape.
     """
 
     name: str
     does: str = ""
     stack: str = ""
     modules: tuple[tuple[str, str], ...] = ()
+    is_view: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

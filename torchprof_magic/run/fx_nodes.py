@@ -27,6 +27,9 @@ _FRAME = re.compile(
 )
 _TORCHS_OWN = re.compile(r"[/\\](?:site|dist)-packages[/\\](?:torch|triton)[/\\]")
 _FUSED = " · "
+_GENERATED = re.compile(r"(?:cpp|triton)_")
+# ``extern_kernels.bias_addmm`` and ``torch.ops.aten.convolution_backward.default`` are calls of ops.
+_AROUND_OP = re.compile(r"^(?:extern_kernels|(?:torch\.ops\.)?[a-z_]+)\.(?:bias_)?|\.[A-Za-z_]+$")
 # So many words of what a kernel fuses are in its name; its nodes are all listed.
 _MOST_WORDS = 12
 # More nodes than any program runs.
@@ -65,19 +68,31 @@ def _rows_of(graph: FxGraph, first: int) -> Iterator[dict[str, object]]:
         row += 1 + len(call.nodes)
 
 
+def _computed(call: FxCall) -> tuple[FxNode, ...]:
+    """Return the nodes that a call computes: all but views, and of an op of torch's the one that it is.
+
+    Inductor lists with an op what is fused into the kernels before it, too.
+    """
+    nodes = tuple(node for node in call.nodes if not node.is_view) or call.nodes
+    if _GENERATED.match(call.kernel):
+        return nodes
+    op = _AROUND_OP.sub("", call.kernel)
+    return next(((node,) for node in reversed(nodes) if op and node.name.startswith(op)), nodes[-1:])
+
+
 def _words_of(call: FxCall) -> str:
     """Return what a kernel fuses, ``relu · add · linear backward``, each once and in order; else its own name."""
-    words = list(dict.fromkeys(node.does for node in call.nodes if node.does))
+    words = list(dict.fromkeys(node.does for node in _computed(call) if node.does))
     more = [f"{len(words) - _MOST_WORDS} more"] if len(words) > _MOST_WORDS else []
     return _FUSED.join([*words[:_MOST_WORDS], *more]) or call.kernel
 
 
 def _described_call(call: FxCall) -> dict[str, object]:
     """Return where a call belongs: the place of most of its nodes, the first of equals, and the lines of all."""
-    nodes = [_described(node) for node in call.nodes]
+    nodes = [_described(node) for node in _computed(call)]
     placed = [node for node in nodes if node["file"] is not None]
     if not placed:
-        return _described(call.nodes[0]) if call.nodes else {}
+        return nodes[0] if nodes else {}
     counts = Counter((node["file"], node["line"], node["modules"]) for node in placed)
     most = max(counts.values())
     main = next(node for node in placed if counts[node["file"], node["line"], node["modules"]] == most)

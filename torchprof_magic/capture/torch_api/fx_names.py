@@ -6,9 +6,11 @@ compiled while its settings for that are on. What the marks mean is known only t
 
 from __future__ import annotations
 
+import operator
 import re
 from contextlib import ExitStack, suppress
 from functools import partial, wraps
+from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,11 @@ _FILE = re.compile(r"^fx_generated_.*\.py$")
 # The attribute under which what torch.compile puts around a model has it.
 _WRAPPED = "_orig_mod"
 _IN_PATH = re.compile(r"_modules\[|getattr\(|[A-Za-z_]\w*|[0-9]+")
+_BACKWARD = "backward"
+# What a kernel does that only reads inputs of the graph.
+_OF_INPUT = "copy of inputs"
+# So many nodes are looked at to find one with a line.
+_MOST_BESIDE = 100
 # The variables that hold the compiled model itself; torch calls the forward of a container in a function of its own.
 _MODEL = ["self"], ["fn"]
 _VARIABLE = re.compile(r"(?:getattr\()*[LG]\['")
@@ -151,7 +158,7 @@ def wrapped_in(module: torch.nn.Module) -> torch.nn.Module | None:
     """Return the model that torch.compile has put a module around; None for other modules."""
     if type(module).__module__ != "torch._dynamo.eval_frame":
         return None
-    return module._modules.get(_WRAPPED)
+    return module._modules.get(_WRAPPED)  # noqa: SLF001 - the attribute itself could be anything
 
 
 def without_wrappers(path: str) -> str:
@@ -249,9 +256,32 @@ def _place_of(kernel: str) -> int:
 
 
 def _node_of(node: Any) -> FxNode:
+    placed = _placed(node)
     return FxNode(
-        name=node.name, does=_what_it_does(node), stack=_stack_of(node), modules=tuple(_modules_in(_modules_of(node)))
+        name=node.name,
+        does=_what_it_does(node),
+        stack=_stack_of(placed),
+        modules=tuple(_modules_in(_modules_of(placed))),
+        is_view=node.target is operator.getitem or bool(getattr(node.target, "is_view", False)),
     )
+
+
+def _placed(node: Any) -> Any:
+    """Return the nearest node with a line that uses what a node makes, if torch made this one itself; else the node.
+
+    So are attention that the compiler finds in a program, and copies of its inputs. In the backward pass, what a node
+    gets is what comes from the lines after it.
+    """
+    users, inputs = attrgetter("users"), attrgetter("all_input_nodes")
+    for beside in (inputs, users) if _BACKWARD in node.name else (users, inputs):
+        around = {node: None}
+        for each in (found := [node]):
+            if _stack_of(each):
+                return each
+            if len(found) < _MOST_BESIDE:
+                found += [other for other in beside(each) if other not in around]
+                around |= dict.fromkeys(beside(each))
+    return node
 
 
 def _stack_of(node: Any) -> str:
@@ -269,12 +299,16 @@ def _modules_of(node: Any) -> Iterable[Any]:
 
 def _what_it_does(node: Any) -> str:
     """Return what the program called for a node, ``linear``, or ``linear backward``; else its own op."""
+    if node.op == "placeholder":
+        return _OF_INPUT
     for key, suffix in (("source_fn_stack", ""), ("fwd_source_fn_stack", " backward")):
         calls = node.meta.get(key)
         if calls:
             called = calls[-1][1]
-            return (called if isinstance(called, str) else getattr(called, "__name__", str(called))) + suffix
-    return str(getattr(node.target, "_opname", None) or getattr(node.target, "__name__", node.target))
+            name = called if isinstance(called, str) else getattr(called, "__name__", str(called))
+            return name.removesuffix(".default") + suffix
+    name = getattr(node.target, "_opname", None) or getattr(node.target, "__name__", node.target)
+    return str(name).removesuffix(".default")
 
 
 def _modules_in(stack: Iterable[Any]) -> Iterable[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -9,16 +10,18 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.device.kernel_names import kernel_title, titles_of
-from torchprof_magic.facts.shared import device_rows, once_per_trace
-from torchprof_magic.facts.source.fx_nodes import fx_marks, own_nodes
+from torchprof_magic.facts.shared import device_rows, is_named, name_numbers, once_per_trace
+from torchprof_magic.facts.source.fx_nodes import REGION, fx_marks, is_in_backward, own_nodes, regions_around
 from torchprof_magic.model.meta import MAX_TEXT, shortened
 from torchprof_magic.model.shapes import Table, Tree
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.meta import Compilation
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
 
 AnyShape = TypeVar("AnyShape", bound="Shape")
+RESUMED = re.compile(r"^torch_dynamo_resume_in_(.+)_at_([0-9]{1,9})$")
 _GENERATED = r"^(graph_[0-9]+_)?(cpp|triton)_"
 
 
@@ -27,11 +30,13 @@ def shown_titles(trace: Trace) -> dict[str, str]:
     """Return how names of events are shown, where that differs from the names; no two are shown alike.
 
     Kernels of devices have short titles. A kernel of Inductor is called by what it fuses, ``relu · add``, as far as the
-    process that compiled it knew; those that fuse the same are numbered.
+    process that compiled it knew; those that fuse the same are numbered. Regions of compiled code are called by their
+    functions.
     """
-    titles = titles_of(trace) | dict.fromkeys(fused_names(trace), "")
+    made = _region_names(trace) | fused_names(trace)
+    titles = titles_of(trace) | dict.fromkeys(made, "")
     taken = set(titles.values())
-    for name, words in fused_names(trace).items():
+    for name, words in made.items():
         number, title = 1, words
         while title in taken:
             number += 1
@@ -43,8 +48,8 @@ def shown_titles(trace: Trace) -> dict[str, str]:
 
 @once_per_trace
 def fused_titles(trace: Trace) -> dict[str, str]:
-    """Return how the names of generated kernels are shown, as ``shown_titles`` does."""
-    return {name: shown_titles(trace)[name] for name in fused_names(trace)}
+    """Return how the names of generated kernels and code are shown, as ``shown_titles`` does."""
+    return {name: shown_titles(trace)[name] for name in _region_names(trace) | fused_names(trace)}
 
 
 def with_fused_titles(trace: Trace, shape: AnyShape) -> AnyShape:
@@ -64,6 +69,35 @@ def shown_title(trace: Trace, name: str, *, is_kernel: bool) -> str:
     """Return how the name of an op, or of a kernel of a device, is shown in a sentence."""
     fused = fused_titles(trace).get(name)
     return fused or (kernel_title(name) if is_kernel else name)
+
+
+@once_per_trace
+def _region_names(trace: Trace) -> dict[str, str]:
+    """Return the function of each compiled region and of its code of Inductor, by the name of the event.
+
+    As far as it was compiled in the run: ``forward (model.py:7), region 0/1``.
+    """
+    functions = {each.region: _function(each) for each in trace.meta.compilations if each.name and not each.is_backward}
+    region, numbers = regions_around(trace)
+    backward = is_in_backward(trace)
+    found = {}
+    is_region = is_named(trace, REGION)
+    rows = np.union1d(np.flatnonzero(is_region), fx_marks(trace).calls)
+    for row in rows[np.unique(name_numbers(trace)[rows], return_index=True)[1]].tolist():
+        number = numbers[int(region[row])] if region[row] >= 0 else ""
+        if number in functions:
+            what = "region" if is_region[row] else "backward code" if backward[row] else "code"
+            found[str(trace.events["name"][row])] = f"{functions[number]}, {what} {number}"
+    return found
+
+
+def _function(compiled: Compilation) -> str:
+    """Return the name and place of a function: ``f (model.py:7)``, and of what follows a graph break its line."""
+    resumed = RESUMED.match(compiled.name)
+    name, line = (resumed[1], int(resumed[2])) if resumed else (compiled.name, compiled.line)
+    file = re.split(r"[/\\]", compiled.file)[-1]
+    place = ":".join(filter(None, (file, str(line) if line else "")))
+    return f"{name} ({'after ' if resumed else ''}{place})" if place else name
 
 
 @once_per_trace

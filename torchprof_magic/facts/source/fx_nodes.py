@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
-_REGION = r"^Torch-Compiled Region: ([0-9]{1,9}/[0-9]{1,9})$"
+REGION = r"^Torch-Compiled Region: ([0-9]{1,9}/[0-9]{1,9})$"
 _RANGE_OF_NODE = r"^autograd::engine::evaluate_function: "
 
 
@@ -92,7 +92,7 @@ def fx_names(trace: Trace) -> NodeNames:
     known = np.flatnonzero(row >= 0)
     if len(known) == 0:
         return NodeNames(np.full(len(row), NO_PARENT), pl.Series([], dtype=pl.String))
-    region, regions = _regions(trace)
+    region, regions = regions_around(trace)
     keys = pl.DataFrame({"row": row[known], "region": region[known], "is_backward": is_in_backward(trace)[known]})
     once = keys.unique(maintain_order=True).with_row_index("number")
     names = _named(trace, once, regions)
@@ -119,9 +119,10 @@ def _coded(names: pl.Series) -> tuple[IntArray, pl.Series]:
     return codes.to_numpy(), once
 
 
-def _regions(trace: Trace) -> tuple[IntArray, pl.Series]:
+@once_per_trace
+def regions_around(trace: Trace) -> tuple[IntArray, pl.Series]:
     """Return the compiled region around each event, or around its forward op, an index of the numbers, or -1."""
-    texts = trace.events["name"].cast(pl.String).str.extract(_REGION)
+    texts = trace.events["name"].cast(pl.String).str.extract(REGION)
     is_region = texts.is_not_null().to_numpy() & in_category(trace, "cpu_op", "user_annotation")
     numbers = texts.unique(maintain_order=True).drop_nulls()
     code = np.full(len(texts) + 1, NO_PARENT, np.int64)

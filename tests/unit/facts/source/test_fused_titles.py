@@ -120,3 +120,26 @@ def test_nodes_without_lines_and_stacks_of_torch_alone_are_no_lines(tmp_path: Pa
         ("b", "/home/me/net.py", 3, "y = self.fc(x)"),
         ("c", None, None, None),
     ]
+
+
+def nodes_of(tmp_path: Path, kernel_name: str, *nodes: FxNode) -> list[tuple[object, ...]]:
+    graph = FxGraph(name="fkey", calls=(FxCall(kernel=kernel_name, nodes=nodes),))
+    events = (span("## Call CompiledFxGraph fkey ##", 0, 9), span(kernel_name, 1, 2))
+    trace = with_fx_nodes(make_trace(*events), replace(recording(tmp_path), fx_graphs=(graph,)))
+    found = trace.fx_nodes.filter(pl.col("kernel").is_not_null())
+    return found.select(pl.col("name", "modules").cast(pl.String), "line").rows()
+
+
+def test_views_are_nothing_that_a_kernel_does(tmp_path: Path) -> None:
+    views = tuple(replace(node(f"view_{at}", "Linear", 5, "b"), is_view=True) for at in range(3))
+    assert nodes_of(tmp_path, "cpp_fused_relu_view_0", *views, RELU) == [("relu", '[["a", "Block"]]', 3)]
+    assert nodes_of(tmp_path, "cpp_fused_view_0", *views) == [("Linear", '[["b", "Block"]]', 5)]
+
+
+def test_an_op_is_at_its_own_line_whatever_inductor_lists_with_it(tmp_path: Path) -> None:
+    relu = [node(f"relu_{at}", "BatchNorm2d", 3, "bn") for at in range(3)]
+    own = node("convolution_backward_1", "Conv2d backward", 8, "conv")
+    name = "torch.ops.aten.convolution_backward.default"
+    assert nodes_of(tmp_path, name, *relu, own, relu[0]) == [("Conv2d backward", '[["conv", "Block"]]', 8)]
+    # None of them has the name of the op: it is the last one, which uses the others.
+    assert nodes_of(tmp_path, "extern_kernels.other", *relu, own) == [("Conv2d backward", '[["conv", "Block"]]', 8)]
