@@ -84,7 +84,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
   const ops = encodeFrame(OPS);
   const packed = packViews(VIEWS, [ops, encodeFrame(FLAME), null, null, null, ops]);
   const header: ReportHeader = {
-    version: 13,
+    version: 14,
     run_id: "run-1",
     parent: "",
     title: "In [4]",
@@ -111,6 +111,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
     first: "",
     steps: 1,
     titles: [],
+    generated: [],
     exports: [],
     ...more,
   };

@@ -40,6 +40,7 @@ _PRIVATE_KEY = re.compile(
 # One and several of what is left out.
 _PATH, _ADDRESSES, _NAME = ("path", "paths"), ("address", "addresses"), ("user or host name", "user and host names")
 _LINE, _CELL = ("line of source text", "lines of source text"), ("source of the cell", "sources of cells")
+_CODE = ("file of generated code", "files of generated code")
 _ENTRY = ("entry of the metadata", "entries of the metadata")
 # Users that are the same on all machines.
 _COMMON = {"root", "user", "jovyan", "ubuntu", "admin", "runner", "shared", "public"}
@@ -142,9 +143,19 @@ def redacted(trace: Trace) -> Trace:
     names = pl.when(pl.lit(_is_source(trace))).then(pl.lit("")).otherwise(pl.col("name").cast(pl.String))
     sites = frames["sites"]
     frames["sites"] = sites.with_columns(names.cast(sites.schema["name"]).alias("name"))
+    redactor.dropped(_LINE, trace.fx_nodes["source"].drop_nulls().n_unique())
+    redactor.dropped(_CODE, trace.fx_code.height)
+    frames["fx_nodes"] = _without_lines(frames["fx_nodes"])
+    frames["fx_code"] = trace.fx_code.clear()
     meta = _meta(trace.meta, redactor)
     problems = tuple(redactor.value(known) for known in trace.problems if known.code != "run.redacted")
     return replace(trace, **frames, meta=meta, problems=(*problems, _told(redactor.counts)))
+
+
+def _without_lines(nodes: pl.DataFrame) -> pl.DataFrame:
+    """Return nodes of compiled graphs without the texts of the lines that they come from."""
+    stacks = pl.col("stack").cast(pl.String).str.replace_all(r"(?m)^ {4}.*\n?", "")
+    return nodes.with_columns(stacks.cast(nodes.schema["stack"]), pl.lit(None, nodes.schema["source"]).alias("source"))
 
 
 def _is_source(trace: Trace) -> pl.Series:

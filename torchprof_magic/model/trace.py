@@ -93,6 +93,8 @@ COLLECTIVE_KEYS = (
     "Seq",
 )
 MAX_JSON_CHARS = 1_000_000
+# Of generated code, so much is kept in all.
+MAX_CODE_CHARS = 200_000
 
 DType: TypeAlias = pl.DataType | type[pl.DataType]
 
@@ -766,6 +768,11 @@ FX_NODES_COLUMNS = (
     FrameColumn("code", TEXT, "text", "File of the code of Inductor.", is_nullable=True, max_chars=MAX_NAME_CHARS),
 )
 
+FX_CODE_COLUMNS = (
+    FrameColumn("file", TEXT, "text", "File of the code of Inductor.", max_chars=MAX_NAME_CHARS),
+    FrameColumn("text", pl.String, "code", "Its text, as far as it is kept.", max_chars=MAX_CODE_CHARS),
+)
+
 
 def _schema(columns: tuple[FrameColumn, ...]) -> dict[str, DType]:
     return {column.name: column.dtype for column in columns}
@@ -818,11 +825,12 @@ FRAME_COLUMNS = {
     "graph_tensors": GRAPH_TENSORS_COLUMNS,
     "counters": COUNTERS_COLUMNS,
     "fx_nodes": FX_NODES_COLUMNS,
+    "fx_code": FX_CODE_COLUMNS,
 }
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 13
+SAVED_VERSION = 14
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -839,6 +847,7 @@ ADDED_FRAMES = {
     "waits": 10,
     "host_lines": 11,
     "fx_nodes": 13,
+    "fx_code": 14,
 }
 # Columns that they lack.
 ADDED_COLUMNS = {
@@ -899,7 +908,7 @@ class Trace(_Referable):
     ``counters`` are what the file says of values over time, such as the power of a device.
 
     ``fx_nodes`` are the nodes of graphs of torch.compile that a live run could name: what the ranges ``## 5 ##`` in a
-    trace mean, and what each kernel of Inductor computes.
+    trace mean, and what each kernel of Inductor computes. ``fx_code`` is the text of Inductor's code.
     """
 
     events: pl.DataFrame
@@ -925,6 +934,7 @@ class Trace(_Referable):
     graph_tensors: pl.DataFrame = field(default_factory=_empty("graph_tensors"))
     counters: pl.DataFrame = field(default_factory=_empty("counters"))
     fx_nodes: pl.DataFrame = field(default_factory=_empty("fx_nodes"))
+    fx_code: pl.DataFrame = field(default_factory=_empty("fx_code"))
 
     @property
     def has_device(self) -> bool:

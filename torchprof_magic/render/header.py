@@ -224,14 +224,15 @@ class ReportHeader(msgspec.Struct, frozen=True, kw_only=True):
 
     ``parent`` is the page that it was opened from. ``steps`` is how many steps count, by which sums are divided,
     ``step_ns`` is the typical one, null without steps, and ``titles`` are the names of kernels that have a shorter
-    one, with it. ``ranged`` are the views that the kernel computes for a range of time, ``first`` is the view to
-    open, if not the first tab, and ``exports`` is what the menu offers, in a saved file only what it contains.
+    one, with it. ``generated`` are files of generated code with their texts. ``ranged`` are the views that the kernel
+    computes for a range of time, ``first`` is the view to open, if not the first tab, and ``exports`` is what the menu
+    offers, in a saved file only what it contains.
     ``can_compare`` says that the page can ask for a comparison with another run, ``can_choose_steps`` that it can
     choose which steps count, ``can_try`` that it can have advice measured; ``change_line`` says how the steps changed
     since the last run of the cell. Texts are empty where nothing is known.
     """
 
-    version: Literal[13] = 13
+    version: Literal[14] = 14
     run_id: str
     title: str
     verdict: VerdictHeader
@@ -245,6 +246,7 @@ class ReportHeader(msgspec.Struct, frozen=True, kw_only=True):
     steps: float = 1
     step_ns: float | None = None
     titles: tuple[tuple[str, str], ...] = ()
+    generated: tuple[tuple[str, str], ...] = ()
     can_compare: bool = False
     can_choose_steps: bool = False
     can_try: bool = False

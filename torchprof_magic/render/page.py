@@ -7,6 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 from msgspec.structs import replace
 
 from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
@@ -168,6 +169,7 @@ def _of_recording(trace: Trace, verdict: Verdict, run_id: str) -> ReportHeader:
         steps=counted_steps(trace).steps,
         step_ns=counted_steps(trace).mean_ns if has_counted_steps(trace) else None,
         titles=tuple(shown_titles(trace).items()),
+        generated=tuple(trace.fx_code.select(pl.col("file").cast(pl.String), "text").iter_rows()),
         views=(),
         exports=(),
     )

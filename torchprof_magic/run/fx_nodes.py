@@ -7,13 +7,15 @@ import re
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.fx_marks import MARK
-from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_JSON_CHARS, MAX_NAME_CHARS
+from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_CODE_CHARS, MAX_JSON_CHARS, MAX_NAME_CHARS
+from torchprof_magic.model.units import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,8 @@ _GENERATED = re.compile(r"(?:cpp|triton)_")
 _AROUND_OP = re.compile(r"^(?:extern_kernels|(?:torch\.ops\.)?[a-z_]+)\.(?:bias_)?|\.[A-Za-z_]+$")
 # So many words of what a kernel fuses are in its name; its nodes are all listed.
 _MOST_WORDS = 12
+# A file of generated code is no longer.
+_MOST_READ = 10_000_000
 # More nodes than any program runs.
 _MOST_NODES = 1_000_000
 
@@ -46,7 +50,28 @@ def with_fx_nodes(trace: Trace, recording: Recording) -> Trace:
     for graph in recording.fx_graphs:
         if graph.name in marks and len(rows) < _MOST_NODES:
             rows.extend(_rows_of(graph, len(rows)))
-    return replace(trace, fx_nodes=pl.DataFrame(rows, schema=_SCHEMA))
+    nodes = pl.DataFrame(rows, schema=_SCHEMA)
+    return replace(trace, fx_nodes=nodes, fx_code=_code_of(nodes["code"].cast(pl.String).unique(maintain_order=True)))
+
+
+def _code_of(files: pl.Series) -> pl.DataFrame:
+    """Return the texts of files of generated code, the beginning of each where all of them are too long."""
+    texts = {file: text for file in files.drop_nulls() if (text := _text_of(file)) is not None}
+    left, rows = MAX_CODE_CHARS, []
+    for number, (file, text) in enumerate(sorted(texts.items(), key=lambda each: len(each[1]))):
+        most = left // (len(texts) - number)
+        cut = f"\n# … {format_count(len(text) - most)} more characters are in this file on the machine that recorded."
+        rows.append((file, text if len(text) <= most else text[: max(most - len(cut), 0)] + cut[:most]))
+        left -= len(rows[-1][1])
+    return pl.DataFrame(rows, schema=FRAME_SCHEMAS["fx_code"], orient="row")
+
+
+def _text_of(file: str) -> str | None:
+    try:
+        with Path(file).open(encoding="utf-8", errors="replace") as code:
+            return code.read(_MOST_READ)
+    except (OSError, ValueError):  # it is gone, or its name is none
+        return None
 
 
 def _rows_of(graph: FxGraph, first: int) -> Iterator[dict[str, object]]:

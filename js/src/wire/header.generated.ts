@@ -550,15 +550,16 @@ export const view = (value: unknown, at: string): ViewHeader =>
  *
  * `parent` is the page that it was opened from. `steps` is how many steps count, by which sums are
  * divided, `step_ns` is the typical one, null without steps, and `titles` are the names of kernels
- * that have a shorter one, with it. `ranged` are the views that the kernel computes for a range of
- * time, `first` is the view to open, if not the first tab, and `exports` is what the menu offers,
- * in a saved file only what it contains. `can_compare` says that the page can ask for a comparison
- * with another run, `can_choose_steps` that it can choose which steps count, `can_try` that it can
- * have advice measured; `change_line` says how the steps changed since the last run of the cell.
- * Texts are empty where nothing is known.
+ * that have a shorter one, with it. `generated` are files of generated code with their texts.
+ * `ranged` are the views that the kernel computes for a range of time, `first` is the view to
+ * open, if not the first tab, and `exports` is what the menu offers, in a saved file only what it
+ * contains. `can_compare` says that the page can ask for a comparison with another run,
+ * `can_choose_steps` that it can choose which steps count, `can_try` that it can have advice
+ * measured; `change_line` says how the steps changed since the last run of the cell. Texts are
+ * empty where nothing is known.
  */
 export const reportHeader = record({
-  version: oneOf(13),
+  version: oneOf(14),
   run_id: text,
   title: text,
   verdict: verdictHeader,
@@ -572,6 +573,7 @@ export const reportHeader = record({
   steps: number,
   step_ns: orNull(number),
   titles: listOf(tupleOf(text, text)),
+  generated: listOf(tupleOf(text, text)),
   can_compare: flag,
   can_choose_steps: flag,
   can_try: flag,

@@ -51,7 +51,7 @@ export type FramedHeader = TableHeader | TreeHeader | SeriesHeader | SlicesHeade
 /** What can come later, or for a range of time: facts have no columns. */
 export type LateHeader = FramedHeader | FactsHeader;
 
-const VERSION: ReportHeader["version"] = 13;
+const VERSION: ReportHeader["version"] = 14;
 
 /** The header of a report, or why it cannot be read. */
 export function parseHeader(json: unknown): Result<ReportHeader> {

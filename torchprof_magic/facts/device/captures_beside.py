@@ -55,7 +55,8 @@ def _with_frames(trace: Trace, other: Trace) -> Trace:
             (trace.fx_nodes, other.fx_nodes, "call"),
         )
     )
-    return replace(trace, stacks=stacks, sites=sites, fx_nodes=fx_nodes)
+    fx_code = pl.concat([trace.fx_code, other.fx_code]).unique("file", keep="first", maintain_order=True)
+    return replace(trace, stacks=stacks, sites=sites, fx_nodes=fx_nodes, fx_code=fx_code)
 
 
 def _moved(frame: pl.DataFrame, column: str, by: int) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_aroun
 from torchprof_magic.facts.shared import ask_names, device_rows, in_category, launch_sources
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, recorded_boxes, site_names
 from torchprof_magic.facts.source.fx_nodes import fused_lines, fx_names, fx_nodes
+from torchprof_magic.facts.source.generated_code import places_in_code
 from torchprof_magic.facts.source.place_phases import phases_of_places
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
@@ -110,7 +111,7 @@ GENERATED_CODE = Column(
     name="generated_code",
     title="Generated code",
     unit="text",
-    definition="File of the code that Inductor generated for it, on the machine that recorded.",
+    definition="File of the code that Inductor generated for it, on the machine that recorded, and the line in it.",
 )
 STACK = Column(name="stack", title="Stack", unit="text", definition="Python frames around it, the innermost first.")
 SCHEMA: dict[str, DType] = {
@@ -559,7 +560,7 @@ def _node_details(trace: Trace, event: IntArray) -> dict[Column, pl.Series]:
     texts = {
         FX_NODE: values_at(names.names, number),
         MODEL_LINES: values_at(fused_lines(trace), node),
-        GENERATED_CODE: values_at(trace.fx_nodes["code"], node),
+        GENERATED_CODE: values_at(places_in_code(trace), node),
     }
     known = {column: text for column, text in texts.items() if text.null_count() < len(text)}
     return {column: text.cast(pl.Categorical()).alias(column.name) for column, text in known.items()}

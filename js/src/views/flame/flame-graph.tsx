@@ -5,7 +5,7 @@ import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { FlameOptions } from "../../base/flame-options";
 import { formatRatio, formatValue, plural } from "../../base/format";
-import { CODE_CHAR_PX, displayName, shortenName } from "../../base/names";
+import { CODE_CHAR_PX, shortenName } from "../../base/names";
 import { phaseColor, phases } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
 import { fitCrumbs, toldOf } from "../../layout/crumbs";
@@ -223,15 +223,19 @@ interface MovesProps {
   readonly moves: FlameMoves;
 }
 
+function titleOf({ titles, names }: FlameModel, row: number): string {
+  return titles[names.keys[row] ?? -1] ?? "";
+}
+
 // The end of a hot path says where the time goes, and the last boxes of the user's code where that is called.
 const HOT_NAMES = 2;
 const OWN_KINDS = ["line", "module", "python"];
 
 /** What to say of a path, with … for what is left out. */
-function hotNames({ names, kinds }: FlameModel, path: readonly number[]): string {
-  const isOwn = (row: number) => OWN_KINDS.includes(wordAt(kinds, row));
+function hotNames(model: FlameModel, path: readonly number[]): string {
+  const isOwn = (row: number) => OWN_KINDS.includes(wordAt(model.kinds, row));
   const said = toldOf(path, isOwn, HOT_NAMES).map((row) =>
-    row === null ? "…" : shortenName(displayName(wordAt(names, row)), CRUMB_CHARS),
+    row === null ? "…" : shortenName(titleOf(model, row), CRUMB_CHARS),
   );
   return said.join(" › ");
 }
@@ -243,7 +247,7 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
   const path = hottestPath(model.tree, total, weight.name === "cpu_ns" ? model.awaits : null);
   const last = path.at(-1) ?? 0;
   if (last === 0 || model.runs !== null) return null;
-  const names = path.slice(1).map((row) => displayName(wordAt(model.names, row)));
+  const names = path.slice(1).map((row) => titleOf(model, row));
   const size = (total[last] ?? 0) / weightDivisor(model, weight);
   return (
     <p class="tp-answer" data-tp-hottest={last}>
@@ -266,7 +270,7 @@ function Outer({ moves }: MovesProps) {
 function OuterRow({ moves, path }: MovesProps & { readonly path: readonly number[] }) {
   const { model, state } = moves;
   const { ref, width } = useWidth<HTMLButtonElement>();
-  const whole = path.map((row) => displayName(wordAt(model.names, row)));
+  const whole = path.map((row) => titleOf(model, row));
   const count = plural(path.length, "outer box");
   const { hidden, texts } = fitCrumbs(
     whole,
@@ -294,7 +298,7 @@ function Crumbs({ moves, weight }: MovesProps & { readonly weight: WeightHeader 
   const { model, state } = moves;
   const { ref, width } = useWidth<HTMLElement>();
   const path = pathTo(model.tree, state.place.value.focus);
-  const names = path.map((row) => displayName(wordAt(model.names, row)));
+  const names = path.map((row) => titleOf(model, row));
   const { hidden, texts } = fitCrumbs(names, Math.floor((width - CRUMB_TOTAL_PX) / CODE_CHAR_PX));
   const focus = path.at(-1) ?? 0;
   return (

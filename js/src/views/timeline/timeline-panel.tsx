@@ -17,6 +17,7 @@ import { coveredIn } from "../../layout/slice-index";
 import type { AskState, Latest } from "../../state/latest";
 import type { LateView } from "../../state/python-sync";
 import { wordAt } from "../../wire/frame";
+import type { ReportHeader } from "../../wire/header.generated";
 import type { Part } from "../../wire/pull";
 import type { LaneSum, RangeQuestion } from "../../wire/questions";
 import { useAsked } from "../common/asked-range";
@@ -147,6 +148,7 @@ function SelectionPart({ report, moves, slice, onShow }: SelectionProps) {
           <DetailRow
             key={`${index}-${detail.label}`}
             detail={detail}
+            files={report.source.header.generated}
             onShow={(other) => onShow(model.sliceAt(other))}
           />
         ))}
@@ -166,27 +168,58 @@ function PendingDetail({ moves }: { readonly moves: TimelineMoves }) {
 
 function DetailRow({
   detail,
+  files,
   onShow,
 }: {
   readonly detail: Detail;
+  readonly files: ReportHeader["generated"];
   readonly onShow: (row: number) => void;
 }) {
+  const isOpen = useSignal(false);
   const { label, value, whole = value, isCode, row } = detail;
   const text = <bdi class={isCode ? "tp-code" : ""}>{value}</bdi>;
+  const [file, line] = whole.split(/:(\d+)$/);
+  const code = label === "generated code" && files.find(([name]) => name === file)?.[1];
+  const click = () => {
+    if (row === undefined) isOpen.value = !isOpen.value;
+    else onShow(row);
+  };
   return (
-    <div class="tp-side-row" data-tp-detail={label}>
-      <dt>{label}</dt>
-      <dd title={whole}>
-        {row === undefined ? (
-          text
-        ) : (
-          <Button class="tp-link" onClick={() => onShow(row)}>
-            {text}
-          </Button>
-        )}
-      </dd>
-    </div>
+    <>
+      <div class="tp-side-row" data-tp-detail={label}>
+        <dt>{label}</dt>
+        <dd title={whole}>
+          {row === undefined && !code ? (
+            text
+          ) : (
+            <Button class="tp-link" onClick={click}>
+              {text}
+            </Button>
+          )}
+        </dd>
+      </div>
+      {code && isOpen.value && <Code text={code} line={Number(line ?? 1)} />}
+    </>
   );
+}
+
+/** Generated code, with the line of a kernel in view. */
+function Code({ text, line }: { readonly text: string; readonly line: number }) {
+  const lines = text.split("\n");
+  const part = (from: number, to?: number) => lines.slice(from, to).join("\n");
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: it scrolls
+    <pre class="tp-side-code" tabIndex={0}>
+      {`${part(0, line - 1)}\n`}
+      <mark ref={showLine}>{part(line - 1, line)}</mark>
+      {`\n${part(line)}`}
+    </pre>
+  );
+}
+
+function showLine(line: HTMLElement | null) {
+  const code = line?.parentElement;
+  if (line && code) code.scrollTop = line.offsetTop - code.offsetTop;
 }
 
 const TABLES = [

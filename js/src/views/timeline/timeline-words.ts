@@ -2,6 +2,7 @@
 
 import { formatCount, formatNs, plural } from "../../base/format";
 import { measureText } from "../../base/measure";
+import { displayName } from "../../base/names";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import type { FooterItem } from "../../state/store";
@@ -39,7 +40,8 @@ export function titleOf(model: TimelineModel, row: number): string {
   const kind = kindOf(model, row);
   if (kind === "idle") return `Waiting: ${noteParts(model, row)[0]}`;
   if (kind === "queue") return "Launch queue";
-  return isDeviceWork(kind) ? shortName(model, row) : wordAt(model.names, row);
+  const [name, short] = [wordAt(model.names, row), shortName(model, row)];
+  return isDeviceWork(kind) || short !== displayName(name) ? short : name;
 }
 
 type Place = Pick<TimelineModel, "steps" | "whole">;
@@ -178,7 +180,7 @@ export function detailsOf(model: TimelineModel, row: number): readonly Detail[] 
   const size = noteParts(model, row)[0];
   if (size !== "") details.push({ label: "size", value: size });
   const name = wordAt(model.names, row);
-  const isShort = isDeviceWork(kind) && shortName(model, row) !== name;
+  const isShort = titleOf(model, row) !== name;
   return [
     ...details,
     ...recorded(model, row, isDeviceWork(kind) ? around : -1),
@@ -278,7 +280,9 @@ const OF_OPS = [
 function recorded(model: TimelineModel, row: number, op: number): readonly Detail[] {
   const known = model.view.columns.flatMap(({ name, title }) => {
     const value = stringAt(model.frame, name, row) || stringAt(model.frame, name, op);
-    return value === "" ? [] : [{ label: title.toLowerCase(), value, isCode: true }];
+    const short = name === "generated_code" ? value.replace(/.*[/\\]/, "") : value;
+    if (value === "") return [];
+    return [{ label: title.toLowerCase(), value: short, whole: value, isCode: true }];
   });
   const isOp = op >= 0 || kindOf(model, row) === "op";
   const missing = OF_OPS.filter(({ name }) => !model.frame.columns.has(name));

@@ -126,6 +126,7 @@ def full_trace() -> Trace:
         None,
     )
     fields["fx_nodes"] = pl.DataFrame([node], schema=FRAME_SCHEMAS["fx_nodes"], orient="row")
+    fields["fx_code"] = pl.DataFrame([("c1.py", "x = 1")], schema=FRAME_SCHEMAS["fx_code"], orient="row")
     counter = (-5_000, 3, "模型 power", 312.5, "W", 0)
     fields["counters"] = pl.DataFrame([counter], schema=FRAME_SCHEMAS["counters"], orient="row")
     return Trace(**fields, meta=meta, problems=problems)
