@@ -14,13 +14,15 @@ from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.fx_nodes import fx_marks, is_in_backward, modules_around
 from torchprof_magic.facts.source.script_modules import watched_module_at
 from torchprof_magic.facts.source.script_runs import runs_of_level, script_runs
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.fx_marks import MARK
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, nearest_marked, nesting_order
-from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.rows import row_keys
+from torchprof_magic.model.meta import MAX_TEXT, shortened
+from torchprof_magic.model.rows import row_keys, values_at
 from torchprof_magic.model.trace import MAX_NAME_CHARS, SITES_SCHEMA
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.trace import Trace
 
@@ -29,12 +31,14 @@ class FxModules(NamedTuple):
     """The modules that are known without compiled code, and behind them those in it.
 
     ``of_event`` is the innermost module of each event in compiled code, or -1. ``chains`` are the modules in it around
-    each site and itself, from the outermost; -1 behind the last.
+    each site and itself, from the outermost; -1 behind the last. ``fused`` has a row for each module, and each kernel
+    that computes some of it and stands at another one: ``site``, and ``node`` of the kernel, a row of ``fx_nodes``.
     """
 
     sites: pl.DataFrame
     of_event: IntArray
     chains: IntArray
+    fused: pl.DataFrame
 
 
 @once_per_trace
@@ -53,13 +57,74 @@ def fx_modules(trace: Trace) -> FxModules | None:
     around, numbered = modules_around(trace), _Numbered(before)
     found = [numbered.module_of(watched, around[node]) for watched, node in once.rows()]
     once = once.with_columns(pl.Series("site", found, dtype=pl.Int64))
+    fused = _fused(trace, once, around, numbered)
     of_event = np.full(trace.events.height + 1, NO_PARENT, np.int64)
     of_event[units] = keys.join(once, on=keys.columns, how="left", maintain_order="left")["site"].to_numpy()
     parent, depth = trace.events["parent"].to_numpy(), trace.events["depth"].to_numpy()
     of_event[:-1] = np.where(marks.node >= 0, of_event[nearest_marked(parent, depth, marks.is_unit)[:-1]], NO_PARENT)
     calls, work = origin_links(trace)
     of_event[work] = of_event[calls]
-    return FxModules(numbered.sites(), of_event[:-1], numbered.chains())
+    return FxModules(numbered.sites(), of_event[:-1], numbered.chains(), fused)
+
+
+def _fused(trace: Trace, units: pl.DataFrame, around: list[list[tuple[str, str]]], numbered: _Numbered) -> pl.DataFrame:
+    """Return the column ``fused`` for ``units``, with the watched module, the node, and the module of each."""
+    nodes = trace.fx_nodes.with_row_index("inner").filter(pl.col("call") >= 0)
+    inner = nodes.select(pl.col("inner").cast(pl.Int64), pl.col("call").cast(pl.Int64).alias("node"))
+    rows: dict[tuple[int, int], None] = {}
+    for watched, node, site, each in units.join(inner, on="node").select("watched", "node", "site", "inner").rows():
+        here = {site, *numbered.chain_of(site)}
+        module = numbered.module_of(watched, around[each])
+        rows |= {(other, node): None for other in numbered.chain_of(module) if other not in here}
+    return pl.DataFrame(list(rows), schema={"site": pl.Int64, "node": pl.Int64}, orient="row")
+
+
+def has_fused_modules(trace: Trace) -> bool:
+    """Return whether some modules are computed in kernels of others alone."""
+    found = runs_of_modules(trace)
+    if found is None:
+        return False
+    return fused_modules(trace, WHOLE, np.bincount(found[1].site, minlength=found[1].sites) > 0) is not None
+
+
+class FusedModules(NamedTuple):
+    """For each module how often kernels of other modules computed it, and which; null for those that ran by themselves.
+
+    A kernel is called by what it fuses, with the module that it stands at.
+    """
+
+    calls: IntArray
+    kernels: pl.Series
+
+
+def fused_modules(trace: Trace, part: TimeRange, has_run: BoolArray) -> FusedModules | None:
+    """Return which modules are computed in kernels of others alone; None if there are none in a part of the time.
+
+    ``has_run`` says which modules ran by themselves.
+    """
+    found = fx_modules(trace)
+    if found is None or found.fused.height == 0:
+        return None
+    start, dur = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns"))
+    marks = fx_marks(trace)
+    units = np.flatnonzero(marks.is_unit & ~is_in_backward(trace) & part.touches(start, dur))
+    sums = np.bincount(marks.node[units], minlength=trace.fx_nodes.height)
+    alone = found.fused.filter(~pl.Series(has_run[found.fused["site"].to_numpy()]))
+    alone = alone.with_columns(pl.Series("calls", sums[alone["node"].to_numpy()])).filter(pl.col("calls") > 0)
+    place = np.full(trace.fx_nodes.height, NO_PARENT, np.int64)
+    place[marks.node[units]] = found.of_event[units]
+    node = alone["node"].to_numpy()
+    at = values_at(found.sites["name"].cast(pl.String), place[node]).fill_null("").replace("", "the model")
+    words = trace.fx_nodes["name"].gather(node).cast(pl.String)
+    alone = alone.with_columns(pl.select(pl.format("{} at {}", words, at)).to_series().alias("kernel"))
+    sites = alone.group_by("site", maintain_order=True).agg(
+        pl.col("calls").max(), pl.col("kernel").unique(maintain_order=True)
+    )
+    calls = np.zeros(found.sites.height, np.int64)
+    kernels: list[str | None] = [None] * found.sites.height
+    for site, count, names in sites.rows():
+        calls[site], kernels[site] = count, shortened(", ".join(names), MAX_TEXT)
+    return FusedModules(calls, pl.Series(kernels, dtype=pl.String)) if sites.height else None
 
 
 @once_per_trace
@@ -126,6 +191,10 @@ class _Numbered:
             self._rows.append((parent, f"{name}.{path}" if name else path, kind))
             self._chains.append((*above, site))
         return site, self._chains[site - first]
+
+    def chain_of(self, site: int) -> tuple[int, ...]:
+        """Return the modules in compiled code around one and itself; those that were known have none."""
+        return self._chains[site - self._known.height] if site >= self._known.height else ()
 
     def sites(self) -> pl.DataFrame:
         """Return those that were known, and behind them the numbered ones."""

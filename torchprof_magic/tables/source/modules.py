@@ -12,7 +12,7 @@ from torchprof_magic.facts.ops.flops import has_flops
 from torchprof_magic.facts.ops.roofline import WorkSums, roofline, sums_of_work
 from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, sites_of_events, times_run, watched_runs
-from torchprof_magic.facts.source.fx_modules import runs_of_modules
+from torchprof_magic.facts.source.fx_modules import fused_modules, has_fused_modules, runs_of_modules
 from torchprof_magic.facts.source.places import MODULE_FRAME, call_tree, module_frames
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, levels, nearest_marked, rolled_up
@@ -36,6 +36,14 @@ _OWN_COLUMNS = (
         "to the last of the ops that follow one another in it; so does a module in code of torch.compile.",
     ),
     Column(name="class_name", title="Class", unit="code", definition="Class of the module."),
+    Column(
+        name="fused_in",
+        title="Fused in",
+        unit="code",
+        definition="Kernels of torch.compile that compute it together with other modules, at one of which their time "
+        "stands: what they fuse, and that module. The row then has no time of its own in forward. Null for modules "
+        "that have some, and where there is no such kernel.",
+    ),
     Column(
         name="parent",
         title="Parent",
@@ -166,7 +174,7 @@ _OWN_COLUMNS = (
 _RATES_AT = [column.name for column in _OWN_COLUMNS].index("backward_flops") + 1
 COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 _FLOPS = ("flops", "backward_flops")
-_TEXT = ("path", "class_name", "parent", "inputs", "outputs")
+_TEXT = ("path", "class_name", "fused_in", "parent", "inputs", "outputs")
 SCHEMA: dict[str, DType] = {column.name: pl.String if column.name in _TEXT else pl.Int64 for column in COLUMNS} | {
     column.name: rates.TYPES[column.name] for column in rates.COLUMNS
 }
@@ -225,6 +233,7 @@ def _columns(trace: Trace) -> tuple[Column, ...]:
     absent = (set() if trace.has_device else device) | (
         set() if known else {"parameters", "bytes", "inputs", "outputs"}
     )
+    absent |= set() if has_fused_modules(trace) else {"fused_in"}
     absent |= set() if has_flops(trace) else set(_FLOPS)
     absent |= {column.name for column in rates.COLUMNS} - {column.name for column in rates.rate_columns(trace)}
     return with_path_in_sight(trace, tuple(column for column in COLUMNS if column.name not in absent))
@@ -263,11 +272,16 @@ def _frame(trace: Trace, sites: pl.DataFrame, shares: Shares, runs: Runs, part: 
     turns, calls = levels(depth), sum_by(runs.site, times_run(trace, runs, part), runs.sites)
     names = sites["name"].cast(pl.String)
     has_run = np.bincount(runs.site, minlength=runs.sites) > 0
+    fused = fused_modules(trace, part, has_run)
+    if fused is not None:
+        has_run = has_run | (fused.calls > 0)
+        calls = np.where(fused.calls > 0, fused.calls, calls)
     above = pl.Series(nearest_marked(parent, depth, has_run)[parent])
     frame = pl.DataFrame(
         {
             "path": names,
             "class_name": sites["class_name"].cast(pl.String),
+            "fused_in": [None] * len(names) if fused is None else fused.kernels,
             "parent": names.gather(above.set(above < 0, None)),
             "calls": calls,
             "self_cpu_ns": shares.self_ns,
