@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -483,7 +484,8 @@ def test_the_next_recording_begins_where_torch_failed_to_end_this_one(
     disable = torch.autograd.profiler._disable_profiler
 
     def fail() -> None:
-        disable()
+        with suppress(RuntimeError):  # older versions can be ended only once
+            disable()
         raise RuntimeError("Python replay stack is empty.")  # torch 2.6 does, with stacks in compiled code
 
     monkeypatch.setattr("torch.autograd.profiler._disable_profiler", fail)

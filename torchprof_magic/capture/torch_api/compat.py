@@ -232,8 +232,15 @@ def _is_warming_up() -> bool:
 
 def _has_open_warmup(scheduled: profile) -> bool:
     """Return whether a warm-up step is open; not before it begins, after it ends, or if it failed to start."""
-    is_open = getattr(scheduled, "step_rec_fn", None) is not None
+    is_open = getattr(scheduled, "step_rec_fn", None) is not None and not _has_ended(scheduled)
     return is_open and scheduled.current_action == ProfilerAction.WARMUP
+
+
+def _has_ended(scheduled: profile) -> bool:
+    """Return whether a profiler has results, which one in its warm-up lacks: in torch 2.6 its last step stays open."""
+    inner = getattr(scheduled, "profiler", None)
+    accumulates = getattr(scheduled, "acc_events", False)  # then they are of the cycles before
+    return getattr(inner, "kineto_results", None) is not None and not accumulates
 
 
 def switch_off() -> bool:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from capturing import names_in, work
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from versions import needs
 
 import torchprof_magic as tp
 from torchprof_magic.capture import CaptureSession
@@ -75,6 +76,7 @@ def test_a_pause_of_an_activity_that_is_not_recorded_does_nothing() -> None:
     assert p.report.problems == []
 
 
+@needs("profile_all_threads")
 def test_a_recording_of_all_threads_cannot_be_paused_and_says_so() -> None:
     with tp.profile(all_threads=True, wait=0, warmup=0, active=2, repeat=1) as p:
         for _ in range(2):

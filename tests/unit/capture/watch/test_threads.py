@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from capturing import codes, work
+from versions import needs
 
 from torchprof_magic.capture.parts import Parts
 from torchprof_magic.capture.watch.threads import OtherThreads
@@ -141,7 +142,7 @@ def test_every_process_of_the_users_starts_as_without_the_profiler(make_session:
     assert ", 5). Their ops were not recorded." in told.message
 
 
-@pytest.mark.parametrize("all_threads", [False, True])
+@pytest.mark.parametrize("all_threads", [False, pytest.param(True, marks=needs("profile_all_threads"))])
 def test_missing_ops_of_a_pool_are_reported_once_unless_all_threads_are_recorded(
     make_session: Make, pool: ThreadPoolExecutor, *, all_threads: bool
 ) -> None:
@@ -158,7 +159,7 @@ def test_missing_ops_of_a_pool_are_reported_once_unless_all_threads_are_recorded
         assert recording.problems[0].count == 1
 
 
-@pytest.mark.parametrize("all_threads", [False, True])
+@pytest.mark.parametrize("all_threads", [False, pytest.param(True, marks=needs("profile_all_threads"))])
 def test_a_pool_from_before_the_recording_is_reported_if_modules_run_on_it(
     make_session: Make, pool: ThreadPoolExecutor, *, all_threads: bool
 ) -> None:
