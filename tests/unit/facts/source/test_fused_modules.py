@@ -25,7 +25,12 @@ CALLS = (
     FxCall(kernel="extern_kernels.mm", nodes=(node("mm", "a", "a.fc"),)),
     FxCall(
         kernel="cpp_fused_0",
-        nodes=(node("norm", "a", "a.norm"), node("mean", "a", "a.norm"), node("relu", "a.act"), node("add", "a", "a.fc")),
+        nodes=(
+            node("norm", "a", "a.norm"),
+            node("mean", "a", "a.norm"),
+            node("relu", "a.act"),
+            node("add", "a", "a.fc"),
+        ),
     ),
 )
 GRAPH = FxGraph(name="k", calls=CALLS)
