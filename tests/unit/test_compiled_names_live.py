@@ -14,6 +14,7 @@ from torch._dynamo.utils import counters
 from versions import needs
 
 import torchprof_magic as tp
+from torchprof_magic.capture import live_session
 from torchprof_magic.capture.torch_api import features
 
 if TYPE_CHECKING:
@@ -229,3 +230,17 @@ def test_kernels_of_inductor_are_named_by_what_they_fuse_at_the_lines_of_the_mod
     again = tp.load(report.save(tmp_path / "run.torchprof"))
     assert isinstance(again, tp.Report)
     assert again.events.equals(report.events)
+
+
+def test_a_report_that_is_made_while_the_loop_runs_knows_the_nodes_too() -> None:
+    step = train(torch.compile(Net(), backend="aot_eager"))
+    with tp.profile(wait=0, warmup=1, active=1, repeat=1) as run:
+        for _ in range(3):
+            step()
+            run.step()
+        session = live_session()
+        assert session is not None
+        assert session._recorder is not None
+        found = session._so_far(session._recorder)
+    assert {node.name for graph in found.fx_graphs for node in graph.nodes} >= {"tanh", "tanh_backward"}
+    assert [each.name for each in found.compilations if not each.is_backward] == ["forward"]

@@ -917,9 +917,8 @@ class CaptureSession:
             snapshot=self._snapshot,
             others_share=self._others_share,
             compiled=self.parts.ask(COMPILED_CODE, compiled_frames, default=()),
-            compilations=self.parts.ask(COMPILATIONS, self._compilations.take, default=()),
-            fx_graphs=self.parts.ask(FX_NAMES, NAMES.known, default=()),
         )
+        found = self._with_compiled_code(found)
         return replace(self.parts.ask(LINES, self._with_program, found, default=found), problems=self.problems)
 
     def _recording_of(self, recorder: Recorder | None, marks: tuple[ProgramMarks, ...]) -> Recording:
@@ -941,9 +940,18 @@ class CaptureSession:
 
     def _so_far(self, recorder: Recorder) -> Recording:
         """Return the recording so far, with what the program did in it."""
-        found = self._recording_of(recorder, self.program.so_far())
+        found = self._with_compiled_code(self._recording_of(recorder, self.program.so_far()))
         # As long as there are no details, nothing is missing.
         return replace(found, two_pass=None) if len(found.cycles) == 1 else found
+
+    def _with_compiled_code(self, recording: Recording) -> Recording:
+        """Return the recording with what torch.compile compiled, and what the marks of that in the files mean."""
+        ask = self.parts.ask
+        return replace(
+            recording,
+            compilations=ask(COMPILATIONS, self._compilations.take, default=()),
+            fx_graphs=ask(FX_NAMES, NAMES.known, default=()),
+        )
 
     def _with_program(self, recording: Recording) -> Recording:
         """End the watch of the program, and return the recording with what it saw."""
