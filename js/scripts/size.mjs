@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
 const MOST_BYTES = 450_000;
-const MOST_GZIPPED_BYTES = 150_000;
+const MOST_GZIPPED_BYTES = 154_000;
 const statics = resolve(dirname(fileURLToPath(import.meta.url)), "../../torchprof_magic/static");
 
 const files = ["report.js", "report.css"].map((name) => readFileSync(resolve(statics, name)));
