@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -139,7 +139,12 @@ def _why_idle(trace: Trace) -> Section:
     )
     each = "per step" if account.has_steps else "in all"
     aside = f"{each}, of {format_ns(idle_ns / account.steps)}"
-    return Section(title=DEVICE_WAITS, facts=facts, kind="bars", aside=aside)
+    return Section(title=DEVICE_WAITS, facts=facts, kind="bars", aside=aside, group=_place_of_waits(trace))
+
+
+def _place_of_waits(trace: Trace) -> Literal["main", "more"]:
+    """Return where the waits of a device stand: they are no answer where the device's own work is the limit."""
+    return "more" if find_verdict(trace).kind in ("compute", "memory_traffic") else "main"
 
 
 def _shown_name(trace: Trace, name: str) -> str:
@@ -154,7 +159,7 @@ def _ladder(trace: Trace) -> Section:
         Fact(label=f"{rung.change[0].upper()}{rung.change[1:]}", value=rung.step_ns, unit="ns", phase="forward")
         for rung in rungs
     )
-    return Section(title=LADDER, facts=(now, *facts) if facts else (), kind="bars", aside=_after(trace))
+    return Section(title=LADDER, facts=(now, *facts) if facts else (), kind="bars", aside=_after(trace), group="more")
 
 
 def _after(trace: Trace) -> str:
@@ -183,7 +188,7 @@ def _idle_in(trace: Trace, shown: _Shown) -> Section:
         for cause, idle_ns, name in causes.iter_rows()
     )
     aside = f"{shown.each}, of {format_ns(int(rows['idle_ns'].sum()))}"
-    return Section(title=title, facts=facts, kind="bars", aside=aside)
+    return Section(title=title, facts=facts, kind="bars", aside=aside, group=_place_of_waits(trace))
 
 
 def _idle_cause(account: Account, name: str) -> Cause:
@@ -217,7 +222,7 @@ def _waits(trace: Trace, shown: _Shown) -> Section:
     )
     has_calls = frame.filter(~pl.col("rule").cast(pl.String).is_in([*HOST_RULES])).height > 0
     title = "Blocking calls" if has_calls else "Sleeping and waiting"
-    return Section(title=title, facts=facts, kind="bars", aside=shown.each)
+    return Section(title=title, facts=facts, kind="bars", aside=shown.each, group="more")
 
 
 def _wait_note(trace: Trace, row: dict[str, Any]) -> str:
@@ -357,7 +362,8 @@ def _budget(trace: Trace) -> Section:
         said += [f"{label} {format_ratio(active)}"] if isinstance(active, float) else []
     joules = rows["joules"].mean()
     said += [f"{format_count(joules)} J"] if isinstance(joules, float) else []
-    return Section(title=title, facts=facts, kind="stack", aside=", ".join((_each(trace), *said)))
+    aside = ", ".join((_each(trace), *said))
+    return Section(title=title, facts=facts, kind="stack", aside=aside, group="more")
 
 
 # More work than this part of all of it may hide FLOPs, where it is not known.

@@ -421,14 +421,14 @@ class Section:
     of one unit, and are drawn as bars on one scale; with ``stack`` they add up to a whole, and stand in one bar,
     too. With ``memory`` the facts stand below the curve of the memory. With ``strip`` they stand below ``lanes`` on
     one axis of time, in which ``marks`` are the parts with recorded steps. ``aside`` says what the numbers are.
-    Those of the group ``top`` stand side by side, and those of ``about`` are folded away.
+    Those of the group ``top`` stand side by side, and those of ``more`` and ``about`` are folded away.
     """
 
     title: str
     facts: tuple[Fact, ...]
     kind: Literal["facts", "phases", "bars", "stack", "memory", "strip"] = "facts"
     aside: str = ""
-    group: Literal["main", "top", "about"] = "main"
+    group: Literal["main", "top", "more", "about"] = "main"
     lanes: tuple[Lane, ...] = ()
     marks: tuple[int, ...] = ()
 

@@ -1,6 +1,5 @@
 /** The duration of each step and the phases it is made of. All bars share one scale. */
 
-import { phases } from "../base/palette";
 import { type Frame, numberAt, rowsOf, stringAt } from "../wire/frame";
 import type { BarsHeader } from "../wire/header";
 
@@ -53,12 +52,6 @@ function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): 
     device_ns: device,
     lost: bars.lost === null ? 0 : numberAt(frame, bars.lost, row) || 0,
   };
-}
-
-/** The phases of all bars, in palette order. */
-export function phasesIn(bars: readonly StepBar[]): readonly string[] {
-  const seen = new Set(bars.flatMap((bar) => bar.parts.map((part) => part.phase)));
-  return phases.map(({ name }) => name).filter((name) => seen.has(name));
 }
 
 /** Round values for an axis from 0 to a bit more than `largest`. */

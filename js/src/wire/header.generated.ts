@@ -428,14 +428,14 @@ export type Lane = Checked<typeof lane>;
  * and stand in one bar, too. With `memory` the facts stand below the curve of the memory. With
  * `strip` they stand below `lanes` on one axis of time, in which `marks` are the parts with
  * recorded steps. `aside` says what the numbers are. Those of the group `top` stand side by side,
- * and those of `about` are folded away.
+ * and those of `more` and `about` are folded away.
  */
 export const section = record({
   title: text,
   facts: listOf(fact),
   kind: oneOf("bars", "facts", "memory", "phases", "stack", "strip"),
   aside: text,
-  group: oneOf("about", "main", "top"),
+  group: oneOf("about", "main", "more", "top"),
   lanes: listOf(lane),
   marks: listOf(number),
 });

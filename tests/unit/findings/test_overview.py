@@ -262,8 +262,8 @@ def test_the_sections_stand_in_reading_order_and_those_about_the_recording_are_f
     assert [(each.title, each.group) for each in sections] == [
         ("Why the device waits", "main"),
         ("Where the host's time goes", "main"),
-        ("Fix this, then that limits", "main"),
-        ("Blocking calls", "main"),
+        ("Fix this, then that limits", "more"),
+        ("Blocking calls", "more"),
         ("Loading data", "main"),
         ("Memory", "main"),
         ("Ops", "top"),

@@ -16,7 +16,7 @@ from torchprof_magic.facts.shared import is_named, once_per_trace
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account, host_account
 from torchprof_magic.findings.verdict.by_path import path_shares
 from torchprof_magic.findings.verdict.diagnosis import words_of_signs
-from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete
+from torchprof_magic.findings.verdict.doubts import find_doubts, is_incomplete, without_one_time
 from torchprof_magic.findings.verdict.once import CAPTURE, OneTime, one_time_within, one_time_work
 from torchprof_magic.findings.verdict.words import (
     DEVICE_WORDS,
@@ -144,7 +144,10 @@ def find_verdict(trace: Trace) -> Verdict:
     nearly all of the recording is compilation, this is the verdict, with what limits the other steps after it.
     """
     found = _with_compilation(trace, _limit(trace))
-    return replace(found, text=tuple(as_shown(trace, span) for span in found.text))
+    found = replace(found, text=tuple(as_shown(trace, span) for span in found.text))
+    if found.kind in ("compile", "initialisation"):
+        return replace(found, doubts=without_one_time(trace, found.doubts))
+    return found
 
 
 def _with_compilation(trace: Trace, found: Verdict) -> Verdict:

@@ -172,9 +172,18 @@ def _one_time(trace: Trace) -> str:
     if once.ratio < LOUD_ONCE:
         return ""
     what = f", most of it {once_words(trace, once)}" if once.what else ""
-    again = "record later steps too" if trace.steps.height else "record again, now that it is done"
     share = format_ratio(once.ratio)
-    return f"For {share} of the recorded time the host does work that is done once{what}; {again}."
+    return f"For {share} of the recorded time the host does work that is done once{what}; {_again(trace)}."
+
+
+def _again(trace: Trace) -> str:
+    return "record later steps too" if trace.steps.height else "record again, now that it is done"
+
+
+def without_one_time(trace: Trace, doubts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the doubts of a verdict that names what is done once: how much that is, and where, is told already."""
+    told = _one_time(trace)
+    return tuple(f"This is done once: {_again(trace)}." if doubt == told else doubt for doubt in doubts)
 
 
 def _stacks(trace: Trace) -> str:

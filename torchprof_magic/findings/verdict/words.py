@@ -35,7 +35,7 @@ from torchprof_magic.tables.ops.op_table import ops_table
 from torchprof_magic.tables.waiting.loaders import starved_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
@@ -344,13 +344,15 @@ def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]
 def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
     operations = top_operations(trace)
     kernels = top_kernels(trace, most=2 if operations else 3)
+    by_kernel = _most_of(trace, account, " By kernel, ", kernels) if operations else ()
     return (
         _plain("The device is busy "),
         amount(account, account.busy_ns),
         _plain(_share(account, account.busy_ns)),
-        *_in_turn(": ", operations, takes=_TAKES, are_kernels=False),
-        *_in_turn("; by kernel " if operations else ": ", kernels, takes="" if operations else _TAKES),
-        _plain(f".{_limit_of_work(trace)}"),
+        *_most_of(trace, account, "; ", operations or kernels, are_kernels=not operations),
+        _plain("."),
+        *(by_kernel and (*by_kernel, _plain("."))),
+        _plain(_limit_of_work(trace)),
         *_graphs(trace),
     )
 
@@ -371,23 +373,21 @@ def is_memory_bound(trace: Trace) -> bool:
     return limits.is_known and limits.memory > limits.compute
 
 
-# A name takes a share, in words; the next ones only have theirs.
-_TAKES = " takes {} of its work"
-
-
-def _in_turn(
-    before: str, shares: Sequence[tuple[str, float]], *, takes: str, are_kernels: bool = True
-) -> Iterator[Span]:
-    """Yield names with their shares of the device's work, the largest first."""
-    for index, (name, ratio) in enumerate(shares):
-        yield _plain(before if index == 0 else ", then ")
-        yield code(short_name(name), name) if are_kernels else named(name)
-        yield _plain((takes if index == 0 and takes else " {}").format(format_ratio(ratio)))
+def _most_of(
+    trace: Trace, account: Account, before: str, times: Sequence[tuple[str, float]], *, are_kernels: bool = True
+) -> tuple[Span, ...]:
+    """Return the names with most of a time, with theirs as the lists have it."""
+    titles, spans = fused_titles(trace), list[Span]()
+    for index, (name, ns) in enumerate(times):
+        spans.append(_plain(", then " if index else before))
+        spans.append(code(short_name(name), name) if are_kernels else code(titles.get(name, cut_name(name))))
+        spans.append(_plain(f"{'' if index else ' takes most,'} {format_ns(ns / account.steps)}"))
+    return tuple(spans)
 
 
 @once_per_trace
 def top_operations(trace: Trace) -> list[tuple[str, float]]:
-    """Return the two ops with the most device time and their shares of it, as the tables have; empty if none has half.
+    """Return the two ops with the most device time, as the tables have it; empty without the ops of half of it.
 
     An op has the work that it launched itself. Without the ops of at least half of the work, the largest would mislead.
     """
@@ -402,19 +402,18 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     whole = max(int(ns.sum()), 1)
     if 2 * int(ns[op >= 0].sum()) < whole:
         return []
-    return [(name, ns / whole) for name, ns in _longest_names(trace, op[op >= 0], ns[op >= 0], most=2)]
+    return _longest_names(trace, op[op >= 0], ns[op >= 0])
 
 
-def top_kernels(trace: Trace, *, most: int = 2) -> list[tuple[str, float]]:
-    """Return the names with the most device time and their shares, as the tables have; collectives left out."""
+def top_kernels(trace: Trace, *, most: int) -> list[tuple[str, float]]:
+    """Return the names with the most device time, as the tables have it; collectives left out."""
     row = device_rows(trace)
     is_comm = is_named(trace, COLLECTIVE_KERNEL)[row]
     inside = counted_time(trace, *(trace.events[name].to_numpy()[row] for name in ("start_ns", "dur_ns")))
-    whole = max(int(inside.sum()), 1)
-    return [(name, ns / whole) for name, ns in _longest_names(trace, row[~is_comm], inside[~is_comm], most=most)]
+    return _longest_names(trace, row[~is_comm], inside[~is_comm], most)
 
 
-def _longest_names(trace: Trace, row: IntArray, ns: IntArray, *, most: int) -> list[tuple[str, float]]:
+def _longest_names(trace: Trace, row: IntArray, ns: IntArray, most: int = 2) -> list[tuple[str, float]]:
     """Return the names of events that take the most time together, with that time; equal ones in the order of names."""
     used, first, of_name = np.unique(name_numbers(trace)[row], return_index=True, return_inverse=True)
     sums = np.bincount(of_name, weights=ns, minlength=len(used))
@@ -519,31 +518,20 @@ def _ops(account: Account, cause: Cause, what: str) -> tuple[Span, ...]:
 
 
 def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
-    ops = top_ops(trace)
     return (
         _plain("Ops take "),
         amount(account, cause.ns),
         _plain(_share(account, cause.ns)),
-        *(
-            span
-            for index, (name, ratio) in enumerate(ops)
-            for span in (
-                _plain(": " if index == 0 else ", then "),
-                code(fused_titles(trace).get(name, name)),
-                _plain(
-                    f" takes {format_ratio(ratio)} of the self CPU time" if index == 0 else f" {format_ratio(ratio)}"
-                ),
-            )
-        ),
+        *_most_of(trace, account, "; ", top_ops(trace), are_kernels=False),
         _plain("."),
     )
 
 
 def top_ops(trace: Trace) -> list[tuple[str, float]]:
-    """Return the three ops with the most self CPU time and their shares of it, as the table of ops has."""
+    """Return the two ops with the most self CPU time, as the table of ops has it."""
     ops = ops_table(trace, counted_part(trace)).frame
     own = ops.filter((ops["kind"] == "cpu_op") & (ops["self_cpu_ns"] > 0))
-    return own.sort("self_cpu_ns", "name", descending=[True, False]).select("name", "self_cpu_ratio").head(3).rows()
+    return own.sort("self_cpu_ns", "name", descending=[True, False]).select("name", "self_cpu_ns").head(2).rows()
 
 
 def _optimizer_host(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:

@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { columnFormat, plural } from "../../base/format";
+import { phaseColor, phases, phaseTitle } from "../../base/palette";
 import { type CodeItem, codeItems, codeRows, isFunction } from "../../layout/code-lines";
 import type { LateView } from "../../state/python-sync";
 import { revealIn } from "../../state/store";
@@ -11,10 +12,11 @@ import type { FactsHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import { cellLine, goToCellLine } from "../common/cell-line";
 import type { ReportContext, TableProps } from "../common/context";
-import { Digits, Path } from "../common/parts";
+import { Digits, Legend, Path } from "../common/parts";
 import { useRanged } from "../common/ranged";
-import { type GridColumn, gridColumns, hueColumn } from "../table/grid-columns";
-import { BarCell } from "../table/grid-row";
+import { barRatio, type GridColumn, gridColumns, hueColumn } from "../table/grid-columns";
+import { BarCell, barParts } from "../table/grid-row";
+import { stepsOf } from "../verdict/steps";
 import { Change, type NumberedCard } from "./cards";
 
 const SHARES = columnFormat("ratio", 1);
@@ -106,7 +108,9 @@ export function CodeSection(code: Code) {
   return (
     <section class="tp-facts tp-lines">
       <h3 class="tp-split">
-        Code<span class="tp-aside">{`${column.title} ${each}`}</span>
+        Code
+        <CodeLegend {...code} />
+        <span class="tp-aside">{`${column.title} ${each}`}</span>
       </h3>
       <ul class={view.sort_by === null ? "" : "tp-functions"}>
         {items.map((item, at) =>
@@ -119,6 +123,31 @@ export function CodeSection(code: Code) {
       </ul>
     </section>
   );
+}
+
+// A part of less than this share of a track is hardly seen.
+const LEAST_SEEN = 0.02;
+
+/** What the colors of the bars are, where the steps have not told all of them. */
+function CodeLegend(code: Code) {
+  const { report, items, column, view } = code;
+  const hue = hueColumn(view, "");
+  const seen = items.flatMap(({ row }) =>
+    barParts({ ...code, row, hue })
+      .filter(({ share }) => share * barRatio(column, row) >= LEAST_SEEN)
+      .map(({ phase }) => phase),
+  );
+  const told = stepsOf(report).flatMap(({ parts }) => parts.map(({ phase }) => phase));
+  if (seen.every((phase) => phase === "" || told.includes(phase))) return null;
+  const { theme } = report.look.value;
+  const entries = phases
+    .filter(({ name }) => seen.includes(name))
+    .map(({ name }) => ({
+      title: phaseTitle(name),
+      color: phaseColor(name, theme),
+      phase: name,
+    }));
+  return <Legend entries={entries} />;
 }
 
 /** What stands over a line: the file, where it is not that of the line before it, or that functions begin. */

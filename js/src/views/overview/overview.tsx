@@ -1,5 +1,7 @@
 /** The main facts of a run, by section. */
 
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { columnFormat, decimalsIn, formatValue, plural } from "../../base/format";
 import { LIST_CHAR_PX, shortenAll, shortenNote } from "../../base/names";
 import { phaseTitle } from "../../base/palette";
@@ -45,12 +47,17 @@ export function FactsView({ report, view }: FactsProps) {
   );
   // A single list has no others to stand beside.
   const strips = inGroup("main").filter(({ kind }) => kind === "strip");
-  const lists = inGroup("main").filter(({ kind }) => kind !== "strip");
+  const phases = inGroup("main").filter(({ kind }) => kind === "phases");
+  const lists = inGroup("main").filter(({ kind }) => kind !== "strip" && kind !== "phases");
   const main = top.length === 1 ? [...lists, ...top] : lists;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the list scrolls, so it must be reachable by keyboard.
     <div class="tp-overview" tabIndex={0} {...focusable()}>
-      <Verdict report={report} isNamedBelow={code !== null && code.named >= 0}>
+      <Verdict
+        report={report}
+        isNamedBelow={code !== null && code.named >= 0}
+        phases={phases.map((section) => sectionOf(report, section))}
+      >
         {code !== null && isFirstFarDown(code) && (
           <FirstCards report={report} cards={[...placed]} />
         )}
@@ -71,19 +78,65 @@ export function FactsView({ report, view }: FactsProps) {
           {top.map((section) => sectionOf(report, section, largestOf(top, section)))}
         </div>
       )}
+      <More report={report} sections={inGroup("more")} />
       <About report={report} sections={inGroup("about")} />
     </div>
   );
 }
 
-/** "About this run": what was recorded, and the problems, folded to one line. */
-function About({
-  report,
-  sections,
-}: {
+interface FoldProps {
+  readonly isOpen: boolean;
+  readonly title: string;
+  readonly onToggle: () => void;
+  /** What is said of what is folded away. */
+  readonly aside: ComponentChildren;
+  readonly children: ComponentChildren;
+  readonly isAbout?: boolean;
+}
+
+/** A title with what it unfolds. */
+function Fold({ isOpen, title, onToggle, aside, children, isAbout = false }: FoldProps) {
+  return (
+    <section class="tp-about">
+      <Button
+        class="tp-about-title"
+        aria-expanded={isOpen}
+        data-tp-about={isAbout ? "" : undefined}
+        onClick={onToggle}
+      >
+        <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span> <strong>{title}</strong>
+        {aside}
+      </Button>
+      {isOpen && children}
+    </section>
+  );
+}
+
+interface SectionsProps {
   readonly report: ReportContext;
   readonly sections: readonly Section[];
-}) {
+}
+
+/** What the first answer does without, folded to one line that names it. */
+function More({ report, sections }: SectionsProps) {
+  const isOpen = useSignal(false);
+  if (sections.length === 0) return null;
+  return (
+    <Fold
+      title="More"
+      isOpen={isOpen.value || report.look.value.isPrinted}
+      onToggle={() => {
+        isOpen.value = !isOpen.value;
+      }}
+      aside={sections.map(({ title }) => <span key={title}>{title}</span>)}
+    >
+      <div class="tp-columns">{sections.map((section) => sectionOf(report, section))}</div>
+    </Fold>
+  );
+}
+
+/** "About this run": what was recorded, and the problems, folded to one line. */
+function About({ report, sections }: SectionsProps) {
   // Nothing can be unfolded on paper.
   const isOpen = report.store.isAboutOpen.value || report.look.value.isPrinted;
   const list = report.source.header.views.find(({ shape }) => shape === "problems");
@@ -91,28 +144,25 @@ function About({
   const count = problems?.problems.length ?? 0;
   const events = sections.flatMap(({ facts }) => facts).find(({ label }) => label === "Events");
   return (
-    <section class="tp-about">
-      <Button
-        class="tp-about-title"
-        aria-expanded={isOpen}
-        data-tp-about
-        onClick={() => {
-          report.store.isAboutOpen.value = !isOpen;
-        }}
-      >
-        <span aria-hidden="true">{isOpen ? "▾" : "▸"}</span> <strong>About this run</strong>
-        {events !== undefined && numberOf(events) > 0 && (
-          <span>{plural(numberOf(events), "event")}</span>
-        )}
-        <span>{count === 0 ? "nothing lost" : plural(count, "note")}</span>
-      </Button>
-      {isOpen && (
+    <Fold
+      title="About this run"
+      isAbout
+      isOpen={isOpen}
+      onToggle={() => {
+        report.store.isAboutOpen.value = !isOpen;
+      }}
+      aside={
         <>
-          {problems !== null && count > 0 && <ProblemsView view={problems} />}
-          <div class="tp-columns">{sections.map((section) => sectionOf(report, section))}</div>
+          {events !== undefined && numberOf(events) > 0 && (
+            <span>{plural(numberOf(events), "event")}</span>
+          )}
+          <span>{count === 0 ? "nothing lost" : plural(count, "note")}</span>
         </>
-      )}
-    </section>
+      }
+    >
+      {problems !== null && count > 0 && <ProblemsView view={problems} />}
+      <div class="tp-columns">{sections.map((section) => sectionOf(report, section))}</div>
+    </Fold>
   );
 }
 
@@ -300,7 +350,7 @@ function FactLink({
   );
 }
 
-/** One fact per phase, as bars on the scale of the whole step. */
+/** One fact per phase: what each color of the steps is, with its time. */
 function PhaseSection({ report, section }: SectionProps) {
   const whole = section.facts.reduce((sum, fact) => sum + numberOf(fact), 0);
   const largest = Math.max(...section.facts.map(numberOf));
@@ -308,7 +358,7 @@ function PhaseSection({ report, section }: SectionProps) {
   const texts = section.facts.map((fact) => format(numberOf(fact)));
   const decimals = Math.max(...texts.map(decimalsIn));
   return (
-    <section class="tp-facts tp-breakdown">
+    <section class="tp-facts tp-breakdown tp-phases">
       <h3 class="tp-split">
         {section.title}
         <span class="tp-aside">{`${suffix} ${section.aside}`.trim()}</span>
@@ -350,11 +400,6 @@ function PhaseRow({ report, fact, whole, text, decimals }: PhaseRowProps) {
       <span class="tp-phase-name">
         <PhaseDot report={report} phase={fact.label} />
         <span class="tp-phase-title">{phaseTitle(fact.label)}</span>
-      </span>
-      <span class="tp-phase-track">
-        <span class="tp-phase-fill" style={{ width: percent(ratio) }}>
-          <PhaseDot report={report} phase={fact.label} />
-        </span>
       </span>
       <span class="tp-phase-number">
         <Digits text={text} decimals={decimals} />

@@ -247,16 +247,9 @@ type BarProps = Pick<CellProps, "report" | "view" | "frame" | "column" | "row" |
 
 /** A bar beside its number; all bars of a column share one scale. */
 export function BarCell({ report, view, frame, column, row, hue, value, isQuiet }: BarProps) {
-  const { name, parts } = column.header;
+  const { parts } = column.header;
   const { theme } = report.look.value;
-  const own = phaseOf(view, frame, row);
-  const shares =
-    parts.length === 0
-      ? [{ phase: hue === name ? own : "", share: 1 }]
-      : partsOf(column.header, frame, row).map(({ phase, share }) => ({
-          phase: phase || own,
-          share,
-        }));
+  const shares = barParts({ view, frame, column, row, hue });
   return (
     <>
       <span class={isQuiet ? "tp-bar-track tp-bar-none" : "tp-bar-track"}>
@@ -277,6 +270,19 @@ export function BarCell({ report, view, frame, column, row, hue, value, isQuiet 
       </span>
     </>
   );
+}
+
+/** The parts of the bar of a row by phase, each with its share. */
+export function barParts({
+  view,
+  frame,
+  column: { header },
+  row,
+  hue,
+}: Pick<BarProps, "view" | "frame" | "column" | "row" | "hue">) {
+  const own = phaseOf(view, frame, row);
+  if (header.parts.length === 0) return [{ phase: hue === header.name ? own : "", share: 1 }];
+  return partsOf(header, frame, row).map(({ phase, share }) => ({ phase: phase || own, share }));
 }
 
 /** The parts of a bar, each with its share of the whole; a negative one is none. A bar without any is of no phase. */

@@ -1,8 +1,9 @@
 /** The steps side by side: a column each, stacked by phase, on one scale; many steps also as a distribution. */
 
+import type { ComponentChildren } from "preact";
 import { axisNumbers, columnFormat, formatNs, plural } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
-import { axisOf, histogram, phasesIn, type StepBar } from "../../layout/step-bars";
+import { axisOf, histogram, type StepBar } from "../../layout/step-bars";
 import type { FooterItem } from "../../state/store";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
@@ -18,11 +19,16 @@ const MOST_REASONS = 2;
 // Room over the longest column for its number.
 const HEADROOM = 1.12;
 
+interface ChartProps {
+  readonly report: ReportContext;
+  /** What each color is, with its time. */
+  readonly children: ComponentChildren;
+}
+
 /** The steps as a chart; a click shows one step in all views. */
-export function StepChart({ report }: { readonly report: ReportContext }) {
+export function StepChart({ report, children }: ChartProps) {
   const bars = stepsOf(report);
-  if (bars.length === 0) return null;
-  const { theme } = report.look.value;
+  if (bars.length === 0) return <div class="tp-steps">{children}</div>;
   const longest = Math.max(...bars.map((bar) => bar.dur_ns));
   const { format, suffix } = columnFormat("ns", longest);
   const isMany = bars.length > LABELLED;
@@ -58,7 +64,8 @@ export function StepChart({ report }: { readonly report: ReportContext }) {
         </ol>
         {isMany && <Distribution bars={bars} top={top} typical={report.source.header.step_ns} />}
       </div>
-      <Legend entries={legendOf(bars, theme)} />
+      {children}
+      {bars.some(({ deviceRatio }) => deviceRatio !== null) && <Legend entries={[BUSY]} />}
       <LeftOut report={report} bars={bars} />
     </div>
   );
@@ -222,16 +229,7 @@ function Distribution({ bars, top, typical }: DistributionProps) {
   );
 }
 
-function legendOf(bars: readonly StepBar[], theme: Theme): readonly LegendEntry[] {
-  const parts = phasesIn(bars).map((name) => ({
-    title: phaseTitle(name),
-    color: phaseColor(name, theme),
-    phase: name,
-  }));
-  const hasDevice = bars.some((bar) => bar.deviceRatio !== null);
-  const device = { title: "device busy", color: "var(--tp-muted)", isLine: true };
-  return hasDevice ? [...parts, device] : parts;
-}
+const BUSY: LegendEntry = { title: "device busy", color: "var(--tp-muted)", isLine: true };
 
 function stateOf({ lost, isComplete }: StepBar): string {
   if (lost > 0) return ", incomplete";

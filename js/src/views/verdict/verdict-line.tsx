@@ -2,7 +2,7 @@
 
 import { formatNs, plural } from "../../base/format";
 import type { StepBar } from "../../layout/step-bars";
-import type { ReportHeader } from "../../wire/header";
+import type { ReportHeader, Span } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { moveAmong } from "../common/focusable";
@@ -20,6 +20,7 @@ export function VerdictLine({ report }: { readonly report: ReportContext }) {
   const spans = [...verdict.text, ...verdict.more];
   const words = spans.map(({ text }) => text).join("");
   const isOfRanks = views.some((view) => view.shape === "table" && view.ranks !== null);
+  const shown = isOfRanks ? spans : amountOf(verdict.text);
   return (
     <section
       class={isOfRanks ? "tp-verdict-line tp-verdict-open" : "tp-verdict-line"}
@@ -27,13 +28,21 @@ export function VerdictLine({ report }: { readonly report: ReportContext }) {
     >
       <p class="tp-verdict" title={[verdict.title, words].filter((part) => part !== "").join(". ")}>
         {verdict.title !== "" && <strong>{verdict.title}. </strong>}
-        {spans.map(renderSpan)}
+        {shown.map(renderSpan)}
       </p>
       {bars.length > 0 && <StepStrip report={report} bars={bars} />}
       {/* A report of ranks has no other place for them. */}
-      {isOfRanks && <Doubts doubts={verdict.doubts} isPrinted={report.look.value.isPrinted} />}
+      {isOfRanks && <Doubts report={report} />}
     </section>
   );
+}
+
+/** The evidence up to how much of what it is; why, and where, stands on the overview. */
+function amountOf(text: readonly Span[]): readonly Span[] {
+  const at = text.findIndex(({ style }) => style === "strong") + 1;
+  const after = text[at];
+  if (at === 0 || after === undefined) return text;
+  return [...text.slice(0, at), { ...after, text: after.text.replace(/ \(.*|[,;:.].*/s, "") }];
 }
 
 function StepStrip({

@@ -13,41 +13,49 @@ interface VerdictProps {
   readonly report: ReportContext;
   /** Whether the line that it names is marked in the code below. */
   readonly isNamedBelow: boolean;
+  /** What each color of the steps is, with its time. */
+  readonly phases: ComponentChildren;
   /** What follows the words. */
   readonly children?: ComponentChildren;
 }
 
 /** The verdict on the overview: cause, evidence, the line, and what to doubt, beside the steps. */
-export function Verdict({ report, isNamedBelow, children }: VerdictProps) {
+export function Verdict({ report, isNamedBelow, phases, children }: VerdictProps) {
   const { verdict } = report.source.header;
+  // Without a number, what follows says what to do.
+  const hasMore = verdict.text.some(({ style }) => style === "strong");
+  const more = <span class="tp-aside">{verdict.more.map(renderSpan)}</span>;
   return (
     <section class="tp-verdict tp-verdict-whole" aria-label="Verdict">
       <div class="tp-verdict-words">
         {verdict.title !== "" && <h2>{verdict.title}</h2>}
         <p>
           {verdict.text.map(renderSpan)}
-          <span class="tp-aside">{verdict.more.map(renderSpan)}</span>
+          {!hasMore && more}
         </p>
         {verdict.code !== null && !isNamedBelow && <Code report={report} code={verdict.code} />}
-        <Doubts doubts={verdict.doubts} isPrinted={report.look.value.isPrinted} />
+        <Doubts report={report} more={hasMore && verdict.more.length > 0 ? <p>{more}</p> : null} />
         {children}
       </div>
-      <StepChart report={report} />
+      <StepChart report={report}>{phases}</StepChart>
     </section>
   );
 }
 
-/** The gravest doubt, and the others behind it. */
-export function Doubts({
-  doubts,
-  isPrinted,
-}: {
-  readonly doubts: readonly string[];
-  readonly isPrinted: boolean;
-}) {
+interface DoubtsProps {
+  readonly report: ReportContext;
+  /** What stands behind the gravest doubt, besides the others. */
+  readonly more?: ComponentChildren;
+}
+
+/** The gravest doubt; the others, and what else is known, behind it. */
+export function Doubts({ report, more = null }: DoubtsProps) {
+  const { doubts } = report.source.header.verdict;
   const isOpen = useSignal(false);
-  if (doubts[0] === undefined) return null;
-  const shown = isOpen.value || isPrinted ? doubts : doubts.slice(0, 1);
+  const { isPrinted } = report.look.value;
+  if (doubts[0] === undefined && more === null) return null;
+  const isWhole = isOpen.value || isPrinted;
+  const shown = isWhole ? doubts : doubts.slice(0, 1);
   return (
     <div class="tp-doubts">
       {shown.map((doubt) => (
@@ -58,7 +66,8 @@ export function Doubts({
           {doubt}
         </p>
       ))}
-      {doubts.length > 1 && !isPrinted && (
+      {isWhole && more}
+      {(doubts.length > 1 || more !== null) && !isPrinted && (
         <Button
           class="tp-link"
           aria-expanded={isOpen.value}
@@ -66,7 +75,7 @@ export function Doubts({
             isOpen.value = !isOpen.value;
           }}
         >
-          {isOpen.value ? "Less" : `${doubts.length - 1} more to keep in mind`}
+          {isOpen.value ? "Less" : "More about this"}
         </Button>
       )}
     </div>
