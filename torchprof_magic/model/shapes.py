@@ -326,7 +326,7 @@ MOST_LEVEL = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceLane:
-    """One row of a timeline: a thread, its calls of the device's interface, a stream, or what a device waits for.
+    """One row of a timeline: a thread, its calls of the device's interface, a stream, or what one waits for.
 
     ``group`` is the thread or device that it belongs to, whose lanes stand together. A lane of kind ``counters`` has no
     slices: it heads the counters of its group, and folds them at first if it ``is_folded``. Each ``counter`` is a curve
@@ -334,7 +334,9 @@ class SliceLane:
     """
 
     title: str
-    kind: Literal["steps", "thread", "calls", "waits", "stream", "annotations", "queue", "counters", "counter"]
+    kind: Literal[
+        "steps", "thread", "calls", "host_waits", "waits", "stream", "annotations", "queue", "counters", "counter"
+    ]
     group: str
     scale: Scale | None = None
     is_folded: bool = False

@@ -43,6 +43,8 @@ const SCENE: FlameScene = {
   names: words("", "x"),
   titles: ["", "x"],
   calls: null,
+  sizeOf: () => "",
+  parents: [],
   isAwaiting: () => false,
   steps: 1,
   phases: words("forward", "backward"),

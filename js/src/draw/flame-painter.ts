@@ -20,6 +20,9 @@ const TEXT_PX = 11.5;
 const TEXT_PAD_PX = 5;
 // Narrower boxes have no room for three characters.
 const TEXT_MIN_BOX_PX = 30;
+// Narrower boxes have no room for a number beside the name.
+const SIZE_MIN_BOX_PX = 110;
+const SIZE_GAP_PX = 12;
 const BOLD_KINDS = ["line", "module", "python"];
 
 export interface FlameScene {
@@ -29,6 +32,9 @@ export interface FlameScene {
   readonly titles: readonly string[];
   /** The calls of a row, for boxes that stand for many modules; null when they are not known. */
   readonly calls: ArrayLike<number> | null;
+  /** How much a row has, in words. */
+  readonly sizeOf: (row: number) => string;
+  readonly parents: ArrayLike<number>;
   /** Whether a row does hardly anything but wait for other threads. */
   readonly isAwaiting: (row: number) => boolean;
   /** By how many steps the calls are divided. */
@@ -58,6 +64,8 @@ interface Brush {
   readonly merged: Fill;
   /** Paints what changed; null for the tree of one run. */
   readonly change: ChangeBrush | null;
+  /** The sizes that are written, and those of boxes inside that have as much. */
+  readonly told: Map<number, string>;
 }
 
 /** Paints the rows that the canvas shows. */
@@ -72,7 +80,7 @@ export function paintFlame(
   context.textBaseline = "middle";
   const merged = fillOf(scene.colors.merged);
   const change = scene.runs === null ? null : new ChangeBrush(context, scene.colors);
-  const brush: Brush = { context, scene, size, texts, fills, merged, change };
+  const brush: Brush = { context, scene, size, texts, fills, merged, change, told: new Map() };
   const first = Math.max(0, Math.floor(scene.scrollTop / ROW_PX));
   const last = Math.ceil((scene.scrollTop + size.height) / ROW_PX);
   for (let depth = first; depth < last; depth += 1) paintDepth(brush, depth);
@@ -164,7 +172,29 @@ function writeName(
   brush.change?.halo(text, x, y);
   haloOnHatch(context, fill, text, x, y);
   context.fillText(text, x, y);
+  if (width >= SIZE_MIN_BOX_PX)
+    writeSize(brush, row, fill, x + context.measureText(text).width, left + width, y);
   if (isBold) context.font = `${TEXT_PX}px ${scene.colors.codeFont}`;
+}
+
+/** Writes how much a box has at its end, where the name leaves room for it and the box around it has not told it. */
+function writeSize(
+  { context, scene, change, told }: Brush,
+  row: number,
+  fill: Fill,
+  from: number,
+  right: number,
+  y: number,
+): void {
+  if (change !== null) return;
+  const size = scene.sizeOf(row);
+  const x = right - TEXT_PAD_PX - context.measureText(size).width;
+  const isTold = told.get(scene.parents[row] ?? -1) === size;
+  if (!isTold && x < from + SIZE_GAP_PX) return;
+  told.set(row, size);
+  if (isTold) return;
+  haloOnHatch(context, fill, size, x, y);
+  context.fillText(size, x, y);
 }
 
 function outlineRow(brush: Brush, row: number, color: Rgb, widthPx: number): void {

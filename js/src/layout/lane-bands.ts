@@ -9,6 +9,7 @@ const HEIGHTS = {
   steps: 0,
   thread: ROW_PX,
   calls: 14,
+  host_waits: ROW_PX,
   waits: 34,
   stream: 30,
   annotations: ROW_PX,

@@ -324,7 +324,7 @@ export const scale = record({ low: number, high: number, unit: text, least: numb
 export type Scale = Checked<typeof scale>;
 
 /**
- * One row of a timeline: a thread, its calls of the device's interface, a stream, or what a device
+ * One row of a timeline: a thread, its calls of the device's interface, a stream, or what one
  * waits for.
  *
  * `group` is the thread or device that it belongs to, whose lanes stand together. A lane of kind
@@ -338,6 +338,7 @@ export const sliceLane = record({
     "calls",
     "counter",
     "counters",
+    "host_waits",
     "queue",
     "steps",
     "stream",

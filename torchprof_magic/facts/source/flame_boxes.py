@@ -13,6 +13,7 @@ from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_aroun
 from torchprof_magic.facts.shared import in_category, is_mark, once_per_trace
 from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
 from torchprof_magic.facts.source.places import MODULE_FRAME
+from torchprof_magic.facts.source.shown_files import labels_of_cells
 from torchprof_magic.model.intervals import (
     NO_PARENT,
     BoolArray,
@@ -224,13 +225,13 @@ def site_names(trace: Trace) -> pl.Series:
     """
     sites = trace.sites
     cell = trace.meta.cell.filename if trace.meta.cell is not None else None
-    names = []
+    labels, names = labels_of_cells(trace), []
     paths = sites["name"].cast(pl.String).to_list()
     for kind, parent, name, file, line, class_name in sites.select(
         "kind", "parent", "name", "file", "line", "class_name"
     ).iter_rows():
         if kind == "line":
-            place = f"line {line}" if file == cell else f"{short_file(file or '')}:{line}"
+            place = f"line {line}" if file == cell else _line_of(labels.get(file, ""), file or "", line)
             names.append(f"{place}: {name.strip()}" if name and name.strip() else place)
             continue
         above = f"{paths[parent]}." if parent is not None and parent >= 0 and paths[parent] else ""
@@ -238,6 +239,11 @@ def site_names(trace: Trace) -> pl.Series:
         # The number of a child in a list or a Sequential says nothing of its own.
         names.append(f"{attributes}: {class_name}" if attributes.strip("*.") else str(class_name))
     return pl.Series("name", names, dtype=pl.String)
+
+
+def _line_of(label: str, file: str, line: int | None) -> str:
+    """Return a line of another cell by the label of that, and of a file by the last parts of its path."""
+    return f"{label} line {line}" if label else f"{short_file(file)}:{line}"
 
 
 def _visible_on_host(trace: Trace) -> BoolArray:

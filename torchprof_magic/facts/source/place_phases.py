@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.step_pieces import step_pieces
+from torchprof_magic.model.intervals import covered_ns
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.source.flame_boxes import HostBoxes
     from torchprof_magic.model.intervals import BoolArray, IntArray
+    from torchprof_magic.model.trace import Trace
 
 
 def phases_of_places(boxes: HostBoxes, phase: IntArray, is_place: BoolArray) -> IntArray:
@@ -32,6 +36,25 @@ def phases_of_places(boxes: HostBoxes, phase: IntArray, is_place: BoolArray) -> 
         larger = inside > most
         most[larger] = inside[larger]
         found[place[larger]] = number
+    return found
+
+
+# A place of which this part is waiting, and no box inside, is one that waits.
+_MOSTLY = 0.5
+
+
+def waiting_places(trace: Trace, boxes: HostBoxes) -> BoolArray:
+    """Return which boxes are a sleep or a wait, such as a line that calls ``time.sleep``."""
+    found = np.zeros(len(boxes.lane), np.bool_)
+    pieces = step_pieces(trace)
+    is_idle = pieces.phase == PHASES.index("idle")
+    if not is_idle.any():
+        return found
+    least_ns = _MOSTLY * boxes.dur_ns
+    rows = np.flatnonzero(np.isin(boxes.lane, lanes_of_steps(trace)) & (boxes.own_ns > least_ns))
+    start = boxes.start_ns[rows]
+    waits_ns = covered_ns(pieces.start_ns[is_idle], pieces.end_ns[is_idle], start, start + boxes.dur_ns[rows])
+    found[rows] = waits_ns > least_ns[rows]
     return found
 
 

@@ -25,11 +25,11 @@ _CALL = re.compile(r"(?P<file>.*)\((?P<line>[0-9]+)\): (?P<function>.*)", re.DOT
 def call_as_shown(trace: Trace, name: str) -> str:
     """Return the name of a Python call in a notebook with the label of its cell: ``In [4] line 3: f``; others as is."""
     found = _CALL.fullmatch(name)
-    label = _labels(trace).get(found["file"]) if found else None
+    label = labels_of_cells(trace).get(found["file"]) if found else None
     return f"{label} line {found['line']}: {found['function']}" if found and label else name
 
 
-def _labels(trace: Trace) -> dict[str, str]:
+def labels_of_cells(trace: Trace) -> dict[str, str]:
     """Return the labels of cells by their file names."""
     labels = dict(trace.meta.cell_labels)
     if trace.meta.cell is not None:
@@ -39,7 +39,7 @@ def _labels(trace: Trace) -> dict[str, str]:
 
 def files_as_shown(trace: Trace, file: pl.Series) -> pl.Series:
     """Return cells by their labels, such as ``In [4]``, and files by the last parts of their paths."""
-    labels = _labels(trace)
+    labels = labels_of_cells(trace)
     names = file.unique().drop_nulls().to_list()
     shown = [labels.get(name) or short_file(name) for name in names]
     return file.replace_strict(names, shown, return_dtype=pl.String, default=None)

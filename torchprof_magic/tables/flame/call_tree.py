@@ -25,6 +25,7 @@ from torchprof_magic.facts.shared import (
     readable_names,
 )
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, backward_under_forward, host_boxes, site_names
+from torchprof_magic.facts.source.place_phases import waiting_places
 from torchprof_magic.facts.source.places import MODULE_FRAME, is_users_file
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
@@ -147,6 +148,7 @@ def _paths(trace: Trace) -> _Paths:
     phase = phase_of_events(trace)
     is_event = boxes.row >= 0
     in_python[is_event] = phase[boxes.row[is_event]]
+    in_python[waiting_places(trace, boxes)] = PHASES.index("waiting")
     made = len(backward.around)
     name = pl.concat([names, pl.Series([BACKWARD_NAME] * made, dtype=pl.Categorical())])
     kind = np.concatenate((kinds, np.full(made, KINDS.index("annotation"))))

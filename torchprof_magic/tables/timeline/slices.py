@@ -20,7 +20,7 @@ from torchprof_magic.facts.shared import ask_names, device_rows, in_category, la
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, recorded_boxes, site_names
 from torchprof_magic.facts.source.fx_nodes import fused_lines, fx_names, fx_nodes
 from torchprof_magic.facts.source.generated_code import places_in_code
-from torchprof_magic.facts.source.place_phases import phases_of_places
+from torchprof_magic.facts.source.place_phases import phases_of_places, waiting_places
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
 from torchprof_magic.model.rows import filled, values_at
@@ -29,6 +29,7 @@ from torchprof_magic.model.units import format_bytes, format_file_size, format_r
 from torchprof_magic.tables.flame.call_tree import event_names
 from torchprof_magic.tables.phase_strip import phase_strip
 from torchprof_magic.tables.timeline.counter_lanes import CurveGroup, curve_groups, is_folded
+from torchprof_magic.tables.timeline.host_waits import host_waits
 from torchprof_magic.tables.timeline.path_slices import names_of, path_slices
 from torchprof_magic.tables.waiting.idle import idle_runs
 from torchprof_magic.tables.waiting.queue import ALL_STREAMS, queue_series
@@ -173,6 +174,7 @@ def timeline_slices(trace: Trace) -> Slices:
     parts = [
         *_steps(trace, lanes),
         *_path(trace, lanes),
+        *_host_waits(trace, lanes),
         *_threads(trace, boxes, lanes, layers),
         *_devices(trace, lanes),
     ]
@@ -272,6 +274,18 @@ def _with_lanes_of_path(trace: Trace, part: _Part, lanes: _Lanes) -> _Part:
     return part._replace(frame=part.frame.with_columns(count))
 
 
+def _host_waits(trace: Trace, lanes: _Lanes) -> list[_Part]:
+    """Return when the thread of the steps sleeps or waits, where that is what its time goes to."""
+    waits = host_waits(trace)
+    count = len(waits.start_ns)
+    if count == 0:
+        return []
+    lane = lanes.add("Sleeps, waits", "host_waits", "")
+    times = pl.Series(waits.start_ns), pl.Series(waits.end_ns - waits.start_ns)
+    frame = _frame(lane, *times, waits.name, "blocking", _phase_column("waiting", count), depth=0)
+    return [_Part(frame, _no_events(count))]
+
+
 def _threads(trace: Trace, boxes: HostBoxes, lanes: _Lanes, layers: tuple[Layer, ...]) -> list[_Part]:
     """Return the slices of every thread, and the calls of the device's interface that it made."""
     events = trace.events
@@ -328,7 +342,9 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
     if len(site):
         kinds = trace.sites["kind"].gather(site).cast(pl.String).cast(KIND)
         kind[~is_event] = kinds.to_physical().to_numpy()
-    phase = phases_of_places(boxes, phase, np.isin(kind, [KINDS.index(each) for each in _PLACES]))
+    waits = waiting_places(trace, boxes)
+    phase[waits] = PHASES.index("waiting")
+    phase = phases_of_places(boxes, phase, np.isin(kind, [KINDS.index(each) for each in _PLACES]) & ~waits)
     frame = pl.DataFrame(
         {
             "lane": pl.Series(_numbers(boxes.lane, number_of), dtype=pl.UInt16),

@@ -14,7 +14,7 @@ import type { FlameMatches } from "../../layout/flame-search";
 import type { FooterItem } from "../../state/store";
 import { keyOf } from "../../wire/frame";
 import { GraphCanvas, type GraphInputs } from "../graph/graph-canvas";
-import { describeBox, isAwaiting, weightOf } from "./flame-model";
+import { describeBox, isAwaiting, sizeOf, weightOf } from "./flame-model";
 import { Motion } from "./flame-motion";
 import type { FlameMoves } from "./flame-moves";
 
@@ -67,13 +67,15 @@ export class FlameCanvas extends GraphCanvas<Weight, FlameMoves, FlameInputs> {
     layoutFlame(model.tree, extent, this.scale(), this.#boxes, moves.top);
     fitContent(this.parts, depthsOf(this.#boxes) * ROW_PX, size);
     const selected = store.selection.value?.name;
-    const weight = weightOf(model, state.weight.value).name;
+    const weight = weightOf(model, state.weight.value);
     const scene = {
       boxes: this.#boxes,
       names: model.names,
       titles: model.titles,
       calls: model.calls,
-      isAwaiting: (row: number) => isAwaiting(model, row, weight),
+      sizeOf: (row: number) => sizeOf(model, row, weight),
+      parents: model.tree.parent,
+      isAwaiting: (row: number) => isAwaiting(model, row, weight.name),
       steps: model.steps,
       phases: model.phases,
       kinds: model.kinds,

@@ -251,9 +251,9 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
   const size = (total[last] ?? 0) / weightDivisor(model, weight);
   return (
     <p class="tp-answer" data-tp-hottest={last}>
-      <strong>{formatValue(size, weight.unit)}</strong>
-      {model.steps > 1 && " per step"}, {formatRatio((total[last] ?? 0) / (total[0] || 1))} of all,
-      in{" "}
+      <strong>{formatValue(size, weight.unit)}</strong> of{" "}
+      {formatValue((total[0] ?? 0) / weightDivisor(model, weight), weight.unit)}
+      {model.steps > 1 && " per step"} in{" "}
       <Button class="tp-link" title={names.join(" › ")} onClick={() => moves.select(last)}>
         <bdi class="tp-code">{hotNames(model, path.slice(1))}</bdi>
       </Button>

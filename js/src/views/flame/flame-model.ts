@@ -167,6 +167,12 @@ export function isAwaiting({ frame, awaits }: FlameModel, row: number, weight: s
   return (awaits[row] ?? 0) > AWAITING_SHARE * numberAt(frame, "total_cpu_ns", row);
 }
 
+/** How much of a weight a box has, in words. */
+export function sizeOf(model: FlameModel, row: number, weight: WeightHeader): string {
+  const total = numberAt(model.frame, `total_${weight.name}`, row);
+  return formatValue(total / weightDivisor(model, weight), weight.unit);
+}
+
 /** The text of the footer for a box. */
 export function describeBox(model: FlameModel, row: number, weight: WeightHeader): FooterItem {
   const total = numberAt(model.frame, `total_${weight.name}`, row);

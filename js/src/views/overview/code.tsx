@@ -128,7 +128,7 @@ export function CodeSection(code: Code) {
 // A part of less than this share of a track is hardly seen.
 const LEAST_SEEN = 0.02;
 
-/** What the colors of the bars are, where the steps have not told all of them. */
+/** What those colors of the bars are that the steps have not told. */
 function CodeLegend(code: Code) {
   const { report, items, column, view } = code;
   const hue = hueColumn(view, "");
@@ -138,16 +138,15 @@ function CodeLegend(code: Code) {
       .map(({ phase }) => phase),
   );
   const told = stepsOf(report).flatMap(({ parts }) => parts.map(({ phase }) => phase));
-  if (seen.every((phase) => phase === "" || told.includes(phase))) return null;
   const { theme } = report.look.value;
   const entries = phases
-    .filter(({ name }) => seen.includes(name))
+    .filter(({ name }) => seen.includes(name) && !told.includes(name))
     .map(({ name }) => ({
       title: phaseTitle(name),
       color: phaseColor(name, theme),
       phase: name,
     }));
-  return <Legend entries={entries} />;
+  return entries.length === 0 ? null : <Legend entries={entries} />;
 }
 
 /** What stands over a line: the file, where it is not that of the line before it, or that functions begin. */

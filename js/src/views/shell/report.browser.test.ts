@@ -34,7 +34,7 @@ it("answers the question of each view in a sentence above it", async () => {
       "Device 0 waits 50 µs in step 3, in 2 gaps: 35 µs Python between ops, 8 µs launched work not yet started, 7 µs launching ops one by one.",
     // There is a single op, and the blocks of the memory are not known.
     ops: "",
-    flame: "35 µs per step, 50 % of all, in … › Net › layers.*: Linear › gemm",
+    flame: "35 µs of 70 µs per step in … › Net › layers.*: Linear › gemm",
     source: "Line 2 takes most CPU time, 45 µs per step, then line 1 with 2.50 µs.",
     modules: "Linear takes 100 % of the modules' own device time.",
     memory: "",

@@ -24,6 +24,7 @@ import { useAsked } from "../common/asked-range";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, Segmented } from "../common/parts";
+import { stepsOf } from "../verdict/steps";
 import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
 import type { Device, TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
@@ -32,6 +33,7 @@ import {
   askedWaits,
   busyOf,
   hostPhases,
+  hostWaits,
   inGaps,
   ownSums,
   ownWaits,
@@ -45,6 +47,7 @@ import {
   detailsOf,
   partTitle,
   waitWords,
+  whenOf,
 } from "./timeline-words";
 
 const NAME_CHARS = 60;
@@ -97,7 +100,7 @@ function LongestWaits({ moves, range, onShow }: WaitsProps) {
   const { model, overview } = moves;
   const span = range ?? moves.span;
   const device = waitingDevice(model);
-  if (device === undefined) return null;
+  if (device === undefined) return <LongestHostWaits {...{ moves, range, onShow }} />;
   const found = longestWaits(device, model, span.start, span.end, MOST_WAITS);
   if (found.length === 0) return null;
   return (
@@ -374,27 +377,86 @@ function RangeTable({ sums: { rows, first, count, time } }: { readonly sums: Ran
   );
 }
 
-/** What the thread of the steps does in the window, where no device was recorded. */
-function HostLine({
-  moves,
-  range,
-}: {
+interface HostProps {
+  readonly report: ReportContext;
   readonly moves: TimelineMoves;
   readonly range: Span<Ns> | null;
-}) {
-  const sums = hostPhases(moves.model, range ?? moves.span);
+}
+
+// From this share of the waiting on it is said that it was not all seen.
+const LEAST_UNSEEN = 0.05;
+
+/** What the thread of the steps does in the window, where no device was recorded; first of all how long it waits. */
+function HostLine({ report, moves, range }: HostProps) {
+  const span = range ?? moves.span;
+  const sums = hostPhases(moves.model, span);
   if (sums.length === 0) return null;
   const whole = sums.reduce((sum, { ns }) => sum + ns, 0);
   const isExact = moves.model.merged === null;
+  const waits = hostWaits(moves.model, span);
+  const waited = waits.reduce((sum, { ns }) => sum + ns, 0);
+  const unseen = idleOf(report, span) - waited;
+  const [longest] = waits;
+  const rest = sums.filter(({ phase }) => waited === 0 || phase !== "idle");
+  const place = range === null ? partTitle(moves.models.overview, moves.span) : "in this range";
   return (
     <p class="tp-answer tp-wait-line" data-tp-host={Math.round(whole)}>
-      The host takes {!isExact && "about "}
-      <strong>{formatNs(whole)}</strong>{" "}
-      {range === null ? partTitle(moves.models.overview, moves.span) : "in this range"}:{" "}
+      The host {longest === undefined ? "takes" : "waits"} {!isExact && "about "}
+      {longest !== undefined && (
+        <>
+          <strong data-tp-host-waits>{unbroken(formatNs(waited))}</strong> of{" "}
+        </>
+      )}
+      <strong>{unbroken(formatNs(whole))}</strong> {place}
+      {longest !== undefined && (
+        <>
+          , mostly in <bdi class="tp-code">{wordAt(moves.model.names, longest.row)}</bdi>. The rest
+        </>
+      )}
+      :{" "}
       <Parts
-        parts={sums.slice(0, MOST_PHASES).map(({ phase, ns }) => ({ what: phaseTitle(phase), ns }))}
+        parts={rest.slice(0, MOST_PHASES).map(({ phase, ns }) => ({ what: phaseTitle(phase), ns }))}
       />
+      {unseen > LEAST_UNSEEN * (waited + unseen) && (
+        <span data-tp-unseen>
+          {" "}
+          Another {unbroken(formatNs(unseen))} of waiting is not drawn, and counts as Python here:
+          when it was is not known.
+        </span>
+      )}
     </p>
+  );
+}
+
+/** How long the steps in a span waited, as all other views count it; 0 if it holds only a part of one. */
+function idleOf(report: ReportContext, { start, end }: Span<Ns>): number {
+  return stepsOf(report)
+    .filter(({ start_ns, dur_ns }) => start_ns >= start && start_ns + dur_ns <= end)
+    .flatMap(({ parts }) => parts)
+    .reduce((sum, { phase, dur_ns }) => sum + (phase === "idle" ? dur_ns : 0), 0);
+}
+
+/** What the host waits for longest in the window or the range. */
+function LongestHostWaits({ moves, range, onShow }: WaitsProps) {
+  const { model, overview } = moves;
+  const span = range ?? moves.span;
+  const found = hostWaits(model, span).slice(0, MOST_WAITS);
+  if (found.length === 0) return null;
+  return (
+    <section class="tp-side-part" data-tp-longest={model.sliceAt(found[0]?.row ?? -1)}>
+      <h3>The host waits longest {range === null ? partTitle(overview, span) : "in this range"}</h3>
+      <ol class="tp-gaps">
+        {found.map(({ row, ns }) => (
+          <li key={row}>
+            <Button class="tp-link" onClick={() => onShow(model.sliceAt(row))}>
+              <strong>{formatNs(ns)}</strong>{" "}
+              <bdi class="tp-code">{shortenName(wordAt(model.names, row), SIDE_CHARS)}</bdi>
+            </Button>
+            <small>{whenOf(model, row)}</small>
+          </li>
+        ))}
+      </ol>
+    </section>
   );
 }
 
@@ -442,18 +504,12 @@ function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
 }
 
 /** "why the device waits" in the window, as one line. */
-export function WaitLine({
-  moves,
-  range,
-}: {
-  readonly moves: TimelineMoves;
-  readonly range: Span<Ns> | null;
-}) {
+export function WaitLine({ report, moves, range }: HostProps) {
   const { overview, source } = moves.models;
   const span = range ?? moves.span;
   const asked = useAsked(source?.sums ?? null, waitsIn(span));
   const device = waitingDevice(overview);
-  if (overview.devices.length === 0) return <HostLine moves={moves} range={range} />;
+  if (overview.devices.length === 0) return <HostLine {...{ report, moves, range }} />;
   if (device === undefined) return <NeverIdle devices={overview.devices} />;
   const causes =
     asked === null

@@ -123,6 +123,24 @@ export function hostPhases(model: TimelineModel, { start, end }: Span<Ns>): read
     .toSorted((a, b) => b.ns - a.ns);
 }
 
+/** When the thread of the steps sleeps or waits between `start` and `end`: rows of the frame, with their time in it. */
+export function hostWaits(
+  { view, ops }: TimelineModel,
+  { start, end }: Span<Ns>,
+): readonly { readonly row: number; readonly ns: number }[] {
+  const lane = view.lanes.findIndex(({ kind }) => kind === "host_waits");
+  const [waits] = ops.ofLane[lane] ?? [];
+  if (waits === undefined) return [];
+  const found = [];
+  const last = firstStarting(ops, waits, end);
+  for (let at = firstEnding(ops, waits, start); at < last; at += 1) {
+    const begin = ops.start[at] ?? 0;
+    const inside = Math.min(begin + durationAt(ops, at), end) - Math.max(begin, start);
+    found.push({ row: ops.row[at] ?? -1, ns: inside });
+  }
+  return found.toSorted((a, b) => b.ns - a.ns);
+}
+
 function byCause({ cause, count, ns }: WaitSum): NamedSum {
   return { name: cause, count, ns };
 }

@@ -69,7 +69,7 @@ export function TimelineView({ report, view, frame, flame }: TimelineProps) {
         <LayerChoice moves={moves} />
         <ZoomButtons moves={moves} />
       </Tools>
-      {!isOnlyThreads && <WaitLine moves={moves} range={store.range.value} />}
+      {!isOnlyThreads && <WaitLine report={report} moves={moves} range={store.range.value} />}
       <ExcerptNote moves={moves} />
       <div class="tp-timeline-body">
         <div class="tp-timeline-main">
