@@ -9,8 +9,9 @@ import polars as pl
 
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.findings.deciding_time import is_decided_on_device, opened_on_deciding_time
+from torchprof_magic.findings.hottest_rows import Times
 from torchprof_magic.model.shapes import Table
-from torchprof_magic.model.units import counted, format_ratio, printable
+from torchprof_magic.model.units import counted, printable
 from torchprof_magic.tables.source.module_outline import modules_view
 from torchprof_magic.tables.source.modules import OUTSIDE, modules_table
 
@@ -33,7 +34,7 @@ def modules_shown(trace: Trace, part: TimeRange = WHOLE) -> Table:
 
 
 def hottest_classes(trace: Trace, part: TimeRange = WHOLE) -> str:
-    """Return the classes of modules with most of their own time, each with its share; empty without any time.
+    """Return the classes of modules with most of their own time, as the overview lists it; empty without any time.
 
     Own time is that of both passes, without that of modules inside.
     """
@@ -46,16 +47,18 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE) -> str:
     classes = own.group_by("class_name").agg(pl.col("own_ns").sum(), pl.len().alias("modules"))
     classes = classes.sort("own_ns", "class_name", descending=[True, False])
     whole = int(classes["own_ns"].sum())
-    shares = [
-        (_called(str(row["class_name"]), int(row["modules"])), format_ratio(row["own_ns"] / whole))
+    times = Times(trace, "own_ns", part)
+    found = [
+        (_called(str(row["class_name"]), int(row["modules"])), times.of(row))
         for row in classes.head(_MOST_CLASSES).iter_rows(named=True)
         if whole and row["own_ns"] >= _LEAST_SHARE * whole
     ]
-    if not shares:
+    if not found:
         return ""
-    (name, share), *others = shares
-    rest = "".join(f", then {other} {ratio}" for other, ratio in others)
-    return f"{name} takes {share} of the modules' own {'device' if on_device else 'CPU'} time{rest}."
+    (name, time), *others = found
+    rest = "".join(f", then {other} {each}" for other, each in others)
+    where = "device" if on_device else "CPU"
+    return f"{name} takes most of the modules' own {where} time, {time}{times.each}{rest}."
 
 
 def _called(name: str, modules: int) -> str:

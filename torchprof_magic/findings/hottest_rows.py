@@ -58,10 +58,12 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
         return ""
     name = _name_in(trace, every)
     first, *others = rows.head(2).to_dicts()
-    said = f"{_begun(name(first))} takes most {_called(column)}, {times.of(first)}{times.each}"
+    rest = _of_rest(every, times)
+    begin = f"{rest} Of the ops, {name(first)}" if rest else _begun(name(first))
+    said = f"{begin} takes most {_called(column)}, {times.of(first)}{times.each}"
     if others and others[0][column.name] >= _LEAST_NEXT * first[column.name]:
         said += f", then {name(others[0])} with {times.of(others[0])}"
-    return f"{said}.{_of_rest(every, times)}"
+    return f"{said}."
 
 
 class Times:
@@ -136,10 +138,10 @@ def _of_rest(rows: pl.DataFrame, times: Times) -> str:
     if not rows.select(_is_no_row(rows)).to_series()[0]:
         return ""
     if first["kind"] == NO_OP:
-        return f" {times.of(first)} are of work whose op is not in the recording."
+        return f"{times.of(first)}{times.each} are of work whose op is not in the recording."
     if first["phase"] == "waiting":
-        return f" The scope {code_of(first['name'])} waits {times.of(first)} for autograd's threads."
-    return f" The scope {code_of(first['name'])} takes {times.of(first)} outside of its ops."
+        return f"The scope {code_of(first['name'])} waits {times.of(first)} for autograd's threads."
+    return f"The scope {code_of(first['name'])} takes {times.of(first)} outside of its ops."
 
 
 def _of_no_op(trace: Trace, table: Table, times: Times) -> str:

@@ -73,7 +73,7 @@ def static_html(
     others = [problem for problem in problems if problem.severity != "data_loss"]
     overview = shapes["overview"]
     assert isinstance(overview, Facts)
-    sections = [section for section in overview.sections if section.group == "main"]
+    sections = [section for group in ("main", "more") for section in overview.sections if section.group == group]
     # The table of ops has more rows than the overview.
     tops = [section for section in overview.sections if section.group == "top" and section.title != "Ops"]
     about = [section for section in overview.sections if section.group == "about"]

@@ -160,41 +160,34 @@ function writeName(
   const kind = scene.kinds.words[scene.kinds.keys[row] ?? -1] ?? "";
   const calls = kind === "module" ? (scene.calls?.[row] ?? 0) / scene.steps : 0;
   const title = scene.titles[key] ?? "";
+  const size = sizeIn(brush, row, width);
+  const sizePx = size === "" ? 0 : context.measureText(size).width + SIZE_GAP_PX;
   const text = brush.texts.fit(
     calls > 1 ? `${title} ×${formatCount(calls)}` : title,
-    width - 2 * TEXT_PAD_PX,
+    width - 2 * TEXT_PAD_PX - sizePx,
   );
   if (text === "") return;
   context.fillStyle = fill.text;
+  const [x, y] = [left + TEXT_PAD_PX, top + BOX_PX / 2 + 0.5];
+  const write = (words: string, from: number) => {
+    brush.change?.halo(words, from, y);
+    haloOnHatch(context, fill, words, from, y);
+    context.fillText(words, from, y);
+  };
+  if (size !== "") write(size, left + width - TEXT_PAD_PX - sizePx + SIZE_GAP_PX);
   const isBold = BOLD_KINDS.includes(kind);
   if (isBold) context.font = `600 ${TEXT_PX}px ${scene.colors.codeFont}`;
-  const [x, y] = [left + TEXT_PAD_PX, top + BOX_PX / 2 + 0.5];
-  brush.change?.halo(text, x, y);
-  haloOnHatch(context, fill, text, x, y);
-  context.fillText(text, x, y);
-  if (width >= SIZE_MIN_BOX_PX)
-    writeSize(brush, row, fill, x + context.measureText(text).width, left + width, y);
+  write(text, x);
   if (isBold) context.font = `${TEXT_PX}px ${scene.colors.codeFont}`;
 }
 
-/** Writes how much a box has at its end, where the name leaves room for it and the box around it has not told it. */
-function writeSize(
-  { context, scene, change, told }: Brush,
-  row: number,
-  fill: Fill,
-  from: number,
-  right: number,
-  y: number,
-): void {
-  if (change !== null) return;
+/** How much a box has, where there is room for it and the box around it has not told it. */
+function sizeIn({ scene, change, told }: Brush, row: number, width: number): string {
+  if (change !== null || width < SIZE_MIN_BOX_PX) return "";
   const size = scene.sizeOf(row);
-  const x = right - TEXT_PAD_PX - context.measureText(size).width;
   const isTold = told.get(scene.parents[row] ?? -1) === size;
-  if (!isTold && x < from + SIZE_GAP_PX) return;
   told.set(row, size);
-  if (isTold) return;
-  haloOnHatch(context, fill, size, x, y);
-  context.fillText(size, x, y);
+  return isTold ? "" : size;
 }
 
 function outlineRow(brush: Brush, row: number, color: Rgb, widthPx: number): void {

@@ -47,8 +47,8 @@ def test_without_steps_times_are_of_all_and_in_a_range_of_that() -> None:
 def test_a_scope_is_no_op_but_what_it_takes_itself_is_told() -> None:
     scope = annotation("train", 0, 100)
     assert answer(make_trace(STEPS[0], scope, span("aten::mm", 0, 30), span("aten::add", 40, 20))) == (
-        "`aten::mm` takes most self CPU time, 30 µs per step, then `aten::add` with 20 µs. The scope `train` takes "
-        "50 µs outside of its ops."
+        "The scope `train` takes 50 µs outside of its ops. Of the ops, `aten::mm` takes most self CPU time, 30 µs per "
+        "step, then `aten::add` with 20 µs."
     )
 
 
@@ -65,7 +65,8 @@ def by_kernels(op_us: int, early_us: int) -> Trace:
 
 def test_work_of_no_op_is_told_where_it_is_more_than_that_of_any() -> None:
     assert answer(by_kernels(40, 55)) == (
-        "`aten::mm` takes most self device time, 40 µs per step. 55 µs are of work whose op is not in the recording."
+        "55 µs per step are of work whose op is not in the recording. Of the ops, `aten::mm` takes most self device "
+        "time, 40 µs per step."
     )
 
 
@@ -120,6 +121,6 @@ def test_a_scope_that_only_waits_for_autograd_is_said_to_wait() -> None:
         span("aten::mm", 10, 60, tid=2),
         span("aten::detach", 0, 2),
     )
-    assert answer(trace).endswith("The scope `## backward ##` waits 88 µs for autograd's threads.")
+    assert answer(trace).startswith("The scope `## backward ##` waits 88 µs for autograd's threads.")
     (row,) = Report(trace).ops.filter(pl.col("name") == "## backward ##").to_dicts()
     assert row["phase"] == "waiting"

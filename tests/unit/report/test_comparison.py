@@ -363,7 +363,7 @@ def test_a_difference_that_may_be_chance_is_named_with_how_often_it_is() -> None
     # 1 s in the mean, and 1.25 s, but of steps of which the longest take twice as long as the shortest.
     before, after = of_steps(*[0.7, 1.3, 0.9, 1.1] * 2), of_steps(*[0.9, 1.6, 1.4, 1.1] * 2)
     comparison = compared(before, after)
-    assert comparison.title == "≈ No clear change"
+    assert comparison.title == "≈ 25 % slower, which may be chance"
     share = format_ratio(comparison.change.p)
     assert comparison.evidence.startswith(
         "The typical step changed by +25 %, but the steps vary so much that two runs of the same code would differ as "

@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 SIGNS = {"faster": "▼", "slower": "▲", "unclear": "≈"}
 # The machine or its load changed if what both runs do took this much longer or shorter.
 NOTED_DRIFT = 0.05
+# A change from this share on is told, also where it is not clear.
+NOTED_CHANGE = 0.05
 
 
 def change_title(change: RunChange) -> str:
     """Return the change in a few words, such as ``20 % faster, likely``, or ``2 % more work per step, sure``."""
     if change.certainty == "too few steps":
         return "Too few steps to say"
-    if change.kind == "unclear":
+    if change.kind == "unclear" and not abs(change.ratio - 1) >= NOTED_CHANGE:
         return "No clear change"
+    if change.kind == "unclear":
+        way = "slower" if change.ratio > 1 else "faster"
+        return f"{format_ratio(abs(change.ratio - 1))} {way}, which may be chance"
     what = change.kind if change.basis != "work" else "less work per step" if change.ratio < 1 else "more work per step"
     return f"{format_ratio(abs(change.ratio - 1))} {what}, {change.certainty}"
 

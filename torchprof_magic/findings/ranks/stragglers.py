@@ -26,7 +26,12 @@ COLUMNS = (
         name="share_ratio", title="Share", unit="ratio", definition="Its share of all waiting for others in the job."
     ),
     Column(name="last_in", title="Last in", unit="count", definition="Number of collectives to which it comes last."),
-    Column(name="collectives", title="Of", unit="count", definition="Number of collectives that it took part in."),
+    Column(
+        name="collectives",
+        title="Of collectives",
+        unit="count",
+        definition="Number of collectives that it is in.",
+    ),
     Column(
         name="cause",
         title="Cause",
@@ -41,20 +46,20 @@ COLUMNS = (
     Column(name="source", title="Source", unit="code", definition="Text of that line, if it was watched."),
     Column(
         name="cause_ns",
-        title="More",
+        title="Longer than others",
         unit="ns",
         definition="Time per step that the cause takes on this rank more than on the others: than their median.",
     ),
     Column(
         name="own_ns",
-        title="Own time",
+        title="Outside collectives",
         unit="ns",
         definition="Its time per step while no collective runs.",
         is_minor=True,
     ),
     Column(
         name="others_own_ns",
-        title="Others' own time",
+        title="Others outside",
         unit="ns",
         definition="The median of that of the other ranks.",
         is_minor=True,

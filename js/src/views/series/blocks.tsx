@@ -1,7 +1,14 @@
 /** What the memory consists of at a moment, or what stays: as a list, and as areas. */
 
 import { cssColor, parseColor, textOn } from "../../base/color";
-import { columnFormat, formatBytes, formatCount, formatNs, plural } from "../../base/format";
+import {
+  columnFormat,
+  formatBytes,
+  formatCount,
+  formatNs,
+  plural,
+  unbroken,
+} from "../../base/format";
 import { CODE_CHAR_PX, shortenAll, shortenName } from "../../base/names";
 import { categoryColor, type Theme } from "../../base/palette";
 import { type BlockGroup, categoryTitle } from "../../layout/alive";
@@ -50,7 +57,7 @@ const HOLDER_CHARS = 40;
 /** Who holds most of what is in use at the listed moment, and how that changes over the recording, as a sentence. */
 export function Holders({
   lane,
-  blocks: { state, listed, total, groups, rise },
+  blocks: { state, listed, total, groups, rise, grown, leaks },
 }: {
   readonly lane: string;
   readonly blocks: Blocks;
@@ -64,19 +71,50 @@ export function Holders({
       {holders.map(({ title, bytes, place, op }, at) => (
         <span key={at} title={[title, place].join("\n")}>
           {at > 0 && ", "}
-          <strong>{formatBytes(bytes)}</strong>{" "}
-          {op === "" ? title : <bdi class="tp-code">{shortenName(title, HOLDER_CHARS)}</bdi>}
+          <strong>{unbroken(formatBytes(bytes))}</strong> <Holder title={title} op={op} />
         </span>
       ))}
-      {rise === null ? "." : `. ${changeText(rise)}`}
+      .{rise !== null && <Change rise={rise} grown={grown} hasLeaks={leaks.length > 0} />}
     </p>
   );
 }
 
-function changeText({ start, end }: Rise): string {
+/** The last part of the path of a module says what it is. */
+function Holder({ title, op }: Pick<BlockGroup, "title" | "op">) {
+  if (op === "") return <>{title}</>;
+  return (
+    <bdi class="tp-code">
+      {shortenName(title.replace(/^(?:[\w*]+\.)+(?=\w)/, ""), HOLDER_CHARS)}
+    </bdi>
+  );
+}
+
+interface ChangeProps {
+  readonly rise: Rise;
+  readonly grown: BlockGroup | null;
+  readonly hasLeaks: boolean;
+}
+
+/** By how much it grows, and what most of that is. */
+function Change({ rise: { start, end }, grown, hasLeaks }: ChangeProps) {
   const more = end - start;
-  if (more === 0) return "It ends as it began.";
-  return `It ends with ${formatBytes(Math.abs(more))} ${more > 0 ? "more" : "less"} than it began.`;
+  if (more <= 0) {
+    const less = more === 0 ? "as it began" : `with ${formatBytes(-more)} less than it began`;
+    return <>{hasLeaks ? ` It ends ${less}.` : ` It does not grow: it ends ${less}.`}</>;
+  }
+  return (
+    <>
+      {" "}
+      It grows by <strong>{unbroken(formatBytes(more))}</strong>
+      {grown !== null && (
+        <>
+          ; most of what is new at the end is <Holder {...grown} /> (
+          {unbroken(formatBytes(grown.bytes))})
+        </>
+      )}
+      .
+    </>
+  );
 }
 
 /** The list beside the curve. */

@@ -37,6 +37,8 @@ export interface Blocks {
   readonly trend: readonly { readonly time_ns: number; readonly value: number }[];
   /** What is in use over the recording; null without a curve. */
   readonly rise: Rise | null;
+  /** Most of what was allocated and kept, where more is in use at the end than at the start. */
+  readonly grown: BlockGroup | null;
 }
 
 /** The bytes in use when the recording begins, at most, and when it ends. */
@@ -89,7 +91,13 @@ export function useBlocks(
   );
   const sum = groups.reduce((all, { bytes }) => all + bytes, 0);
   const rise = levels.length === 0 ? null : riseOf(levels);
-  return { state: kind, message, listed, time, total: total || sum, groups, leaks, trend, rise };
+  const grows = rise !== null && rise.end > rise.start;
+  const grown = useMemo(
+    () => (grows && frame !== null ? (grownSince(frame, lane, start)[0] ?? null) : null),
+    [grows, frame, lane, start],
+  );
+  const whole = { listed, time, total: total || sum, groups };
+  return { state: kind, message, ...whole, leaks, trend, rise, grown };
 }
 
 function riseOf(levels: ArrayLike<number | null>): Rise {

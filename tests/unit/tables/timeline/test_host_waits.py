@@ -1,0 +1,70 @@
+"""Tests of when the thread of the steps sleeps or waits, where no device was recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+from support import annotation, frame, kernel, launch, make_trace, span
+
+from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
+from torchprof_magic.tables.flame.call_tree import flame_tree
+from torchprof_magic.tables.timeline.slices import timeline_slices
+
+STEPS = (annotation("ProfilerStep#1", 0, 100), annotation("ProfilerStep#2", 100, 100))
+
+
+def waited(trace: Trace, *waits: tuple[str, str | None, int | None, int, int]) -> Trace:
+    """The trace with waits of its host: kind, call, line of train.py, start and duration in us."""
+    rows = [(kind, call, "train.py", line, 0, at * 1000, dur * 1000, 0) for kind, call, line, at, dur in waits]
+    return replace(trace, waits=pl.DataFrame(rows, schema=FRAME_SCHEMAS["waits"], orient="row"))
+
+
+def lane_of_waits(trace: Trace) -> list[tuple[int, int, str]]:
+    """Start and duration in us, and name, of the slices in the lane of waits."""
+    slices = timeline_slices(trace)
+    lanes = [at for at, lane in enumerate(slices.lanes) if lane.kind == "host_waits"]
+    rows = slices.frame.filter(pl.col("lane").is_in(lanes))
+    times = rows.select(pl.col("start_ns", "dur_ns") // 1000, pl.col("name").cast(pl.String))
+    return times.rows()
+
+
+def test_waits_that_were_seen_are_named_by_their_call_and_line() -> None:
+    trace = make_trace(*STEPS, span("aten::mm", 0, 10))
+    trace = waited(trace, ("wait", "time.sleep", 7, 20, 30), ("wait", "Queue.get", None, 120, 40))
+    assert lane_of_waits(trace) == [(20, 30, "time.sleep · train.py:7"), (120, 40, "Queue.get")]
+
+
+def test_neighbors_with_one_name_are_one_and_steps_divide_them() -> None:
+    waits = [("wait", "time.sleep", 7, at, 20) for at in (40, 60, 80, 100)]
+    assert lane_of_waits(waited(make_trace(*STEPS, span("aten::mm", 0, 10)), *waits)) == [
+        (40, 60, "time.sleep · train.py:7"),
+        (100, 20, "time.sleep · train.py:7"),
+    ]
+
+
+def test_a_wait_of_which_nothing_is_known_is_there_too_and_collecting_garbage_is_none() -> None:
+    trace = make_trace(*STEPS, span("aten::mm", 0, 10))
+    found = waited(trace, ("wait", None, None, 20, 30), ("collection", None, None, 60, 30))
+    assert [(start, dur) for start, dur, _ in lane_of_waits(found)] == [(20, 30)]
+
+
+def test_a_sleep_that_was_recorded_as_a_call_of_python_has_its_name() -> None:
+    trace = make_trace(*STEPS, frame("train.py(3): main", 0, 100), frame("<built-in function sleep>", 20, 50))
+    assert lane_of_waits(trace) == [(20, 50, "<built-in function sleep>")]
+
+
+def test_there_is_no_such_lane_without_waits_or_with_a_device_that_has_its_own() -> None:
+    assert lane_of_waits(make_trace(*STEPS, span("aten::mm", 0, 10))) == []
+    work = launch(2, 2, correlation=1), kernel("k", 10, 5, correlation=1)
+    trace = make_trace(*STEPS, span("aten::mm", 0, 10), *work)
+    assert lane_of_waits(waited(trace, ("wait", "time.sleep", 7, 20, 30))) == []
+
+
+def test_a_function_that_sleeps_is_waiting_in_the_flame_graph_and_so_is_what_calls_it() -> None:
+    calls = frame("train.py(3): main", 0, 90), frame("log.py(1): log", 10, 70)
+    trace = make_trace(*STEPS, *calls, span("aten::mm", 12, 5), frame("log.py(9): pause", 20, 55))
+    tree = flame_tree(waited(trace, ("wait", "time.sleep", 9, 21, 54))).frame
+    phases = dict(tree.select(pl.col("name", "phase").cast(pl.String)).rows())
+    assert {phases[name] for name in phases if name.startswith(("train", "log"))} == {"waiting"}
+    assert phases["aten::mm"] == "forward"
