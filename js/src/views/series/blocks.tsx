@@ -64,6 +64,8 @@ export function Holders({
 }) {
   if (state !== "ready" || listed === "grown" || groups.length === 0) return null;
   const holders = groups.slice(0, MOST_HOLDERS);
+  // As in the list.
+  const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
   return (
     <p class="tp-answer" data-tp-holders={total}>
       {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
@@ -71,7 +73,7 @@ export function Holders({
       {holders.map(({ title, bytes, place, op }, at) => (
         <span key={at} title={[title, place].join("\n")}>
           {at > 0 && ", "}
-          <strong>{unbroken(formatBytes(bytes))}</strong> <Holder title={title} op={op} />
+          <strong>{unbroken(`${format(bytes)} ${suffix}`)}</strong> <Holder title={title} op={op} />
         </span>
       ))}
       .{rise !== null && <Change rise={rise} grown={grown} hasLeaks={leaks.length > 0} />}

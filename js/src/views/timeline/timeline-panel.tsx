@@ -386,7 +386,7 @@ interface HostProps {
 // From this share of the waiting on it is said that it was not all seen.
 const LEAST_UNSEEN = 0.05;
 
-/** What the thread of the steps does in the window, where no device was recorded; first of all how long it waits. */
+/** What the thread of the steps does in the window, where no device was recorded, and what it waits for. */
 function HostLine({ report, moves, range }: HostProps) {
   const span = range ?? moves.span;
   const sums = hostPhases(moves.model, span);
@@ -396,36 +396,36 @@ function HostLine({ report, moves, range }: HostProps) {
   const waits = hostWaits(moves.model, span);
   const waited = waits.reduce((sum, { ns }) => sum + ns, 0);
   const unseen = idleOf(report, span) - waited;
-  const [longest] = waits;
-  const rest = sums.filter(({ phase }) => waited === 0 || phase !== "idle");
-  const place = range === null ? partTitle(moves.models.overview, moves.span) : "in this range";
+  const parts = sums
+    .map(({ phase, ns }) =>
+      phase === "idle" && waited > 0
+        ? { what: `waiting${waitedFor(moves.model, waits)}`, ns: waited }
+        : { what: phaseTitle(phase), ns },
+    )
+    .slice(0, MOST_PHASES);
   return (
     <p class="tp-answer tp-wait-line" data-tp-host={Math.round(whole)}>
-      The host {longest === undefined ? "takes" : "waits"} {!isExact && "about "}
-      {longest !== undefined && (
-        <>
-          <strong data-tp-host-waits>{unbroken(formatNs(waited))}</strong> of{" "}
-        </>
-      )}
-      <strong>{unbroken(formatNs(whole))}</strong> {place}
-      {longest !== undefined && (
-        <>
-          , mostly in <bdi class="tp-code">{wordAt(moves.model.names, longest.row)}</bdi>. The rest
-        </>
-      )}
-      :{" "}
-      <Parts
-        parts={rest.slice(0, MOST_PHASES).map(({ phase, ns }) => ({ what: phaseTitle(phase), ns }))}
-      />
+      The host takes {!isExact && "about "}
+      <strong>{unbroken(formatNs(whole))}</strong>{" "}
+      {range === null ? partTitle(moves.models.overview, moves.span) : "in this range"}:{" "}
+      <Parts parts={parts} />
       {unseen > LEAST_UNSEEN * (waited + unseen) && (
         <span data-tp-unseen>
-          {" "}
-          Another {unbroken(formatNs(unseen))} of waiting is not drawn, and counts as Python here:
-          when it was is not known.
+          {` Another ${unbroken(formatNs(unseen))} of waiting is not drawn, and is Python here: nobody saw when it was.`}
         </span>
       )}
     </p>
   );
+}
+
+/** What the longest of some waits is for, where that is known. */
+function waitedFor(
+  model: TimelineModel,
+  [longest, ...others]: ReturnType<typeof hostWaits>,
+): string {
+  const name = wordAt(model.names, longest?.row ?? -1);
+  if (name === "" || name === "waiting") return "";
+  return others.length > 0 ? `, longest in ${name}` : ` in ${name}`;
 }
 
 /** How long the steps in a span waited, as all other views count it; 0 if it holds only a part of one. */
