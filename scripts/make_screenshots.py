@@ -161,7 +161,7 @@ def _recorded_loop() -> Report:
 
 def _at_idle_time(page: Page) -> None:
     """Choose the longest pause of the device, as its entry beside the timeline does."""
-    page.get_by_text("of it for").first.click()
+    page.locator(".tp-gaps .tp-link").first.click()
 
 
 SHOTS = (
