@@ -45,6 +45,8 @@ ONLY_IN_TORCH: dict[str, tuple[int, int]] = {
     "capture.gave_up": (2, 6),
     "run.auto_no_details": (2, 6),
 }
+# Problems that are found with all releases before one.
+BEFORE_TORCH: dict[str, tuple[int, int]] = {"compiled.torch_has_no_names": (2, 10)}
 # What torch's own profiler writes to stderr: lines of Kineto, and a warning.
 OF_TORCH = r"(?:.*(?:\.cpp:\d+\] |UserWarning|_warn_once).*\n)*"
 # How long the profiler made the steps is a matter of the machine and its load, not of a version.

@@ -14,7 +14,7 @@ import cells_of_files
 import cells_of_magics
 import cells_of_profile
 import pytest
-from case import ASKED, BY_CHOICE, BY_LOAD, COMPARED, FIRST_TORCH, LOAD, ONLY_IN_TORCH, PRELUDE, Case
+from case import ASKED, BEFORE_TORCH, BY_CHOICE, BY_LOAD, COMPARED, FIRST_TORCH, LOAD, ONLY_IN_TORCH, PRELUDE, Case
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from kernels import Kernel, environment
@@ -78,6 +78,7 @@ def run_case(kernel: Kernel, case: Case, torch: str) -> str:
             *BY_LOAD,
             *BY_CHOICE,
             *(code for code, release in ONLY_IN_TORCH.items() if release == version_of(torch)),
+            *(code for code, release in BEFORE_TORCH.items() if version_of(torch) < release),
         }
         odd = sorted({code for code in found if code not in ignored - set(case.problems)} ^ set(case.problems))
         if odd:

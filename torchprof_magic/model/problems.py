@@ -1181,9 +1181,15 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "info",
         "Ops in compiled code belong to no line and no module of the model in {regions} of it, because it was compiled "
         "without names.",
-        "Compile it in the recorded cell, or after %load_ext torchprof_magic or "
-        "torchprof_magic.name_compiled_code(), with torch 2.10 or newer.",
-        "A function was compiled before the names of FX nodes were switched on, or torch does not have them.",
+        "Compile it in the recorded cell, or after %load_ext torchprof_magic or torchprof_magic.name_compiled_code().",
+        "A function was compiled before the names of FX nodes were switched on.",
+    ),
+    "compiled.torch_has_no_names": Kind(
+        "info",
+        "Ops in compiled code belong to no line and no module of the model in {regions} of it, because torch {version} "
+        "cannot name them.",
+        "Use torch 2.10 or newer.",
+        "A function was compiled by a torch that cannot mark the nodes of its graphs.",
     ),
     "compiled.no_kernels": Kind(
         "info",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from torchprof_magic.model.meta import Problem
     from torchprof_magic.model.trace import Trace
 
+# The first torch that can mark the nodes of its graphs.
+NAMES_SINCE = (2, 10)
+_VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 _REGION = r"^Torch-Compiled Region: "
 _KERNEL = r"^graph_[0-9]+_cpp_fused_|^cpp_fused_|^triton_"
 
@@ -29,12 +33,21 @@ def unnamed_code(trace: Trace) -> Iterator[Problem]:
         if is_mark(trace).any() and not trace.fx_nodes.height:
             yield problem("compiled.unknown_marks", count=int(is_mark(trace).sum()))
         return
-    unnamed = _unnamed_regions(trace)
-    if unnamed:
+    unnamed, version = _unnamed_regions(trace), trace.meta.torch_version
+    if unnamed and _is_before(version, NAMES_SINCE):
+        regions = counted(unnamed, "run")
+        yield problem("compiled.torch_has_no_names", count=unnamed, regions=regions, version=version.partition("+")[0])
+    elif unnamed:
         yield problem("compiled.no_names", count=unnamed, regions=counted(unnamed, "run"))
     hidden = _calls_without_kernels(trace)
     if hidden:
         yield problem("compiled.no_kernels", count=hidden, calls=counted(hidden, "call"))
+
+
+def _is_before(version: str, first: tuple[int, int]) -> bool:
+    """Return whether a version of torch is known to be older than another."""
+    found = _VERSION.match(version)
+    return found is not None and (int(found[1]), int(found[2])) < first
 
 
 def _unnamed_regions(trace: Trace) -> int:
