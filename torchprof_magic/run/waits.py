@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.model.intervals import NO_PARENT, innermost_at
 from torchprof_magic.model.trace import FRAME_SCHEMAS, MAX_NAME_CHARS, WAIT_KIND
 from torchprof_magic.run.scopes import clock_shift_ns, lane_of_steps, within
+from torchprof_magic.run.waits_by_line import divided_by_line, watched_lines
 
 if TYPE_CHECKING:
     from torchprof_magic.model.recording import ProgramMarks, Recording, WaitSite
     from torchprof_magic.model.trace import Trace
+    from torchprof_magic.run.waits_by_line import Watched
 
 _SCHEMA = FRAME_SCHEMAS["waits"]
 _COLLECTS = r"\bgc\.collect\("
@@ -28,7 +29,9 @@ def with_waits(trace: Trace, recording: Recording) -> Trace:
     sites = _described(recording.wait_sites)
     frames = [_of_cycle(trace, marks, sites, lane) for marks in recording.program]
     waits = pl.concat([pl.DataFrame(schema=_SCHEMA), *(frame for frame in frames if frame is not None)])
-    return replace(trace, waits=_with_watched_lines(trace, waits.sort("start_ns", maintain_order=True)))
+    watched = watched_lines(trace)
+    divided = divided_by_line(trace, watched, waits.sort("start_ns", maintain_order=True))
+    return replace(trace, waits=_with_watched_lines(trace, watched, divided))
 
 
 def _described(sites: tuple[WaitSite, ...]) -> pl.DataFrame:
@@ -54,13 +57,9 @@ def _of_cycle(trace: Trace, marks: ProgramMarks, sites: pl.DataFrame, lane: int)
     return within(frame.cast(_SCHEMA), steps)
 
 
-def _with_watched_lines(trace: Trace, waits: pl.DataFrame) -> pl.DataFrame:
+def _with_watched_lines(trace: Trace, watched: Watched, waits: pl.DataFrame) -> pl.DataFrame:
     """Return the waits with the watched line that ran at the start of each whose line is not known."""
-    is_line = (trace.sites["kind"] == "line").to_numpy()
-    scopes = trace.scopes.filter(pl.Series(is_line[trace.scopes["site"].to_numpy()]))
-    lane, start, dur = (scopes[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
-    inside = innermost_at(lane, start, dur, waits["lane"].to_numpy().astype(np.int64), waits["start_ns"].to_numpy())
-    site = pl.Series(np.append(scopes["site"].to_numpy().astype(np.int64), NO_PARENT)[inside])
+    site = pl.Series(watched.at(*(waits[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns"))))
     at = site.set(site < 0, None)
     lines = [trace.sites[name].gather(at).alias(f"watched_{name}") for name in ("name", "file", "line")]
     known = waits.hstack(lines)
