@@ -27,11 +27,12 @@ interface CardsProps {
 }
 
 /** Says so where there is no advice, as that is an answer, too. */
-export function NoCards() {
+export function NoCards({ isDoubted }: { readonly isDoubted: boolean }) {
+  const found = isDoubted ? "Nothing besides what is said above" : "Nothing found";
   return (
     <section class="tp-facts tp-cards" data-tp-no-advice>
       <h3>What to change</h3>
-      <p class="tp-aside">Nothing found: no rule for advice applies to this recording.</p>
+      <p class="tp-aside">{found}: no rule for advice applies to this recording.</p>
     </section>
   );
 }

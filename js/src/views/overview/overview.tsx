@@ -58,8 +58,11 @@ export function FactsView({ report, view }: FactsProps) {
         isNamedBelow={code !== null && code.named >= 0}
         phases={phases.map((section) => sectionOf(report, section))}
       >
-        {code !== null && isFirstFarDown(code) && (
-          <FirstCards report={report} cards={[...placed]} />
+        {code !== null && (
+          <FirstCards
+            report={report}
+            cards={numbered.filter((each) => isFirstFarDown(code) || !placed.has(each))}
+          />
         )}
       </Verdict>
       {code !== null && <CodeSection {...code} />}
@@ -71,7 +74,9 @@ export function FactsView({ report, view }: FactsProps) {
           cards={numbered.filter((each) => !placed.has(each))}
           hasSteps={report.source.header.step_ns !== null}
         />
-        {cards.length === 0 && <NoCards />}
+        {cards.length === 0 && (
+          <NoCards isDoubted={report.source.header.verdict.doubts.length > 0} />
+        )}
       </div>
       {top.length > 1 && (
         <div class="tp-top-lists">
