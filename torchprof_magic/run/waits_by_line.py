@@ -76,7 +76,7 @@ def divided_by_line(trace: Trace, watched: Watched, waits: pl.DataFrame) -> pl.D
     )
     target = np.array([known.get(line, NO_PARENT) for line in parts.line.tolist()], np.int64)
     found = _named(trace, waits, places, parts, np.where(stays, place[parts.of], target))
-    return pl.concat([waits.filter(~is_divided), found]).sort("start_ns", maintain_order=True)
+    return _joined(pl.concat([waits.filter(~is_divided), found]).sort("start_ns", maintain_order=True))
 
 
 def _places(waits: pl.DataFrame) -> tuple[IntArray, pl.DataFrame]:
@@ -145,3 +145,14 @@ def _named(trace: Trace, waits: pl.DataFrame, places: pl.DataFrame, parts: _Part
     merged = joined.agg(pl.exclude("dur_ns").first(), pl.col("dur_ns").sum()).drop("run")
     long = merged.filter(pl.col("dur_ns") >= LEAST_PART_NS)
     return long.select(waits.columns).cast(pl.Schema(FRAME_SCHEMAS["waits"]))
+
+
+def _joined(waits: pl.DataFrame) -> pl.DataFrame:
+    """Return the waits, of which those at one place that follow each other at once are one: the rest of one was cut."""
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    is_next = (pl.col("start_ns") - end.shift(1) < LEAST_PART_NS) & (pl.col("kind") == "wait")
+    for name in ("kind", "lane", "cycle", *_PLACE):
+        is_next &= pl.col(name).eq_missing(pl.col(name).shift(1))
+    numbered = waits.with_columns(end_ns=end, run=(~is_next).fill_null(value=True).cum_sum())
+    joined = numbered.group_by("run", maintain_order=True).agg(pl.exclude("end_ns").first(), pl.col("end_ns").max())
+    return joined.with_columns(dur_ns=pl.col("end_ns") - pl.col("start_ns")).select(waits.columns)

@@ -84,3 +84,11 @@ def test_waits_within_a_line_and_collections_stay_as_they_are() -> None:
 def test_no_time_is_counted_twice_or_lost_but_short_parts() -> None:
     rows = waits((100, 6_950, SLEEP), (7_500, 9_500, LOG), (10_050, 16_980, LOG))
     assert sum(int(str(row[4])) for row in rows) == 6_850 + 2_000 + 6_930
+
+
+def test_a_part_at_once_after_a_wait_at_its_place_is_the_rest_of_it() -> None:
+    assert waits((500, 3_800, LOG), (10_100, 13_000, LOG), (13_050, 16_900, SLEEP)) == [
+        ("time.sleep", "train.py", 7, 500, 3_300),
+        ("time.sleep", "train.py", 7, 10_100, 3_900),
+        ("time.sleep", "cell", 4, 14_000, 2_900),
+    ]
