@@ -15,7 +15,7 @@ from torchprof_magic.findings.deciding_time import opened_on_deciding_time
 from torchprof_magic.findings.verdict.words import cut_name
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
-from torchprof_magic.model.units import format_ns, printable
+from torchprof_magic.model.units import column_format, format_ns, printable
 from torchprof_magic.tables.ops.op_groups import is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
+    from torchprof_magic.model.units import ColumnFormat
 
 # The second is named, too, if it takes at least this part of the first.
 _LEAST_NEXT = 0.05
@@ -49,35 +50,58 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     column = _main_column(table)
     if column is None or table.frame.height == 0:
         return ""
-    times = Times(trace, column.name, part)
+    times = Times(trace, column.name, part, table)
     every = _rows(table).filter(pl.col(column.name) > 0).sort(column.name, descending=True, maintain_order=True)
     rows = every.filter(~_is_no_row(every))
     if rows.height == 0:
-        return _of_no_op(trace, table, times)
+        return _of_no_op(trace, table, times, _called(column))
     if every.height == 1:
         return ""
     name = _name_in(trace, every)
     first, *others = rows.head(2).to_dicts()
     rest = _of_rest(every, times)
-    begin = f"{rest} Of the ops, {name(first)}" if rest else _begun(name(first))
-    said = f"{begin} takes most {_called(column)}, {times.of(first)}{times.each}"
+    of_ops = " of the ops" if rest else ""
+    said = f"{_begun(name(first))} takes most {_called(column)}{of_ops}, {times.of(first)}{times.each}"
     if others and others[0][column.name] >= _LEAST_NEXT * first[column.name]:
         said += f", then {name(others[0])} with {times.of(others[0])}"
-    return f"{said}."
+    return f"{said}{rest}."
 
 
 class Times:
-    """How the times of a column are written: per step, in a range, or in all."""
+    """How the times of a column are written: per step, in a range, or in all; in the unit of its table, if given."""
 
-    def __init__(self, trace: Trace, name: str, part: TimeRange) -> None:
+    def __init__(self, trace: Trace, name: str, part: TimeRange, table: Table | None = None) -> None:
         is_range = part not in (WHOLE, counted_part(trace))
         self.name = name
         self._steps = 1 if is_range else counted_steps(trace).steps
         self.each = " in this range" if is_range else " per step" if has_counted_steps(trace) else ""
+        self._look = None if table is None else _look_of(table, name, self._steps)
 
     def of(self, row: Mapping[str, Any]) -> str:
         """Return the time of a row."""
-        return format_ns(row[self.name] / self._steps)
+        return f"{self.number(row)} {self._look.suffix}" if self._look else format_ns(row[self.name] / self._steps)
+
+    def number(self, row: Mapping[str, Any]) -> str:
+        """Return the time of a row without its unit, which is that of the table."""
+        if self._look is None:
+            raise ValueError(self.name)
+        text = self._look.format(row[self.name] / self._steps)
+        whole, _, decimals = text.partition(".")
+        return text if decimals.strip("0") else whole
+
+
+def _look_of(table: Table, name: str, steps: float) -> ColumnFormat:
+    """Return how a page writes the times of a column: in the unit of all times of the table, where that can be read."""
+    of_column = {
+        column.name: _largest(table.frame[column.name]) / (max(steps * column.share, 1) if column.is_sum else 1)
+        for column in table.columns
+        if column.unit == "ns" and column.name in table.frame.columns
+    }
+    return column_format("ns", of_column[name], max(of_column.values()))
+
+
+def _largest(values: pl.Series) -> float:
+    return float(values.cast(pl.Float64).fill_nan(None).abs().max() or 0)  # type: ignore[arg-type]
 
 
 def _main_column(table: Table) -> Column | None:
@@ -138,13 +162,13 @@ def _of_rest(rows: pl.DataFrame, times: Times) -> str:
     if not rows.select(_is_no_row(rows)).to_series()[0]:
         return ""
     if first["kind"] == NO_OP:
-        return f"{times.of(first)}{times.each} are of work whose op is not in the recording."
+        return f"; {times.of(first)} are under no op"
     if first["phase"] == "waiting":
-        return f"The scope {code_of(first['name'])} waits {times.of(first)} for autograd's threads."
-    return f"The scope {code_of(first['name'])} takes {times.of(first)} outside of its ops."
+        return f"; the scope {code_of(first['name'])} waits {times.of(first)} for autograd's threads"
+    return f"; the scope {code_of(first['name'])} takes {times.of(first)} outside of them"
 
 
-def _of_no_op(trace: Trace, table: Table, times: Times) -> str:
+def _of_no_op(trace: Trace, table: Table, times: Times, called: str) -> str:
     """Return the kernel with the most time, where no op has any."""
     frame = table.frame
     if "above" not in frame.columns or not {"kind", times.name} <= {*frame.columns}:
@@ -154,4 +178,4 @@ def _of_no_op(trace: Trace, table: Table, times: Times) -> str:
         return ""
     most = kernels.sort(times.name, descending=True).row(0, named=True)
     name = code_of(shown_title(trace, most["name"], is_kernel=True))
-    return f"No op of this work is in the recording; by kernel, {name} takes most of it, {times.of(most)}{times.each}."
+    return f"The kernel {name} takes most {called}, {times.of(most)}{times.each}; all of this work is under no op."

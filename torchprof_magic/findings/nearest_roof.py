@@ -1,4 +1,4 @@
-"""How near the roofs the work of a recording is, and which rows have most to gain, in one sentence."""
+"""Which row of the work in a recording is furthest from its roof in time, in one sentence."""
 
 from __future__ import annotations
 
@@ -20,47 +20,36 @@ if TYPE_CHECKING:
 
 
 def below_roofs(build: OfPart[Table]) -> OfPart[Table]:
-    """Return a function that builds the same table, with a sentence on how near its roofs the work is."""
+    """Return a function that builds the same table, with a sentence on what could gain most."""
 
     @wraps(build)
     def built(trace: Trace, part: TimeRange = WHOLE) -> Table:
         table = build(trace, part=part)
-        return replace(table, answer=_how_near(trace, table, part))
+        return replace(table, answer=_most_to_gain(trace, table, part))
 
     return built
 
 
-def _how_near(trace: Trace, table: Table, part: TimeRange) -> str:
-    """Return how near the roofs all rows are together, and what the one that loses most could gain."""
+def _most_to_gain(trace: Trace, table: Table, part: TimeRange) -> str:
+    """Return which row loses most against its roof, of how much time, in the numbers of the table."""
     if table.frame.height == 0:
         return ""
     if table.points is None or not table.points.roofs:
         return _without_peak(trace)
-    known = table.frame.filter(pl.col("roof_ns").is_not_null())
-    worked = float(known["worked_ns"].sum() or 0)
-    if worked <= 0:
+    known = table.frame.filter(pl.col("roof_ns").is_not_null() & (pl.col("worked_ns") > 0))
+    if known.height == 0:
         return ""
-    worked_times, above_times = (Times(trace, name, part) for name in ("worked_ns", "above_ns"))
-    sums = {name: float(known[name].sum()) for name in ("worked_ns", "above_ns")}
-    ratio = format_ratio(1 - sums["above_ns"] / worked)
-    said = (
-        f"Work of known size runs at {ratio} of its roof: {above_times.of(sums)} of "
-        f"{worked_times.of(sums)}{worked_times.each} are above it"
-    )
     most = known.sort("above_ns", descending=True).row(0, named=True)
+    if not most["above_ns"]:
+        return "Nothing can gain: all work of known size is at its roof."
+    lost, worked = (Times(trace, name, part, table) for name in ("above_ns", "worked_ns"))
+    of_all = f"{lost.number(most)} of {worked.of(most)}"
+    if not lost.of(most).endswith(worked.of(most).split(" ")[-1]):
+        of_all = f"{lost.of(most)} of {worked.of(most)}"
     return (
-        f"{said}. {code_of(most['name'])} could gain most, {above_times.of(most)}: "
-        f"it is at {format_ratio(most['roof_ratio'])} of its {most['roof']} roof.{_beyond(known)}"
+        f"{code_of(most['name'])} could gain most: {of_all}{worked.each} "
+        f"({format_ratio(most['roof_ratio'])} of the {most['roof']} roof)."
     )
-
-
-def _beyond(known: pl.DataFrame) -> str:
-    """Return the row with the most time of those above their roof, and why that is; empty where none is."""
-    above = known.filter(pl.col("beyond").is_not_null()).sort("worked_ns", descending=True)
-    if above.height == 0:
-        return ""
-    row = above.row(0, named=True)
-    return f" {code_of(row['name'])} is at {format_ratio(row['roof_ratio'])}, above it: {row['beyond']}."
 
 
 def _without_peak(trace: Trace) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +13,7 @@ import torchprof_magic as tp
 from torchprof_magic.facts.time_range import TimeRange
 from torchprof_magic.model.shapes import Table
 from torchprof_magic.model.trace import Trace
-from torchprof_magic.model.units import format_ns
+from torchprof_magic.render.text import column_text
 from torchprof_magic.report.analysis import Analysis
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.report.views import VIEWS
@@ -47,8 +48,8 @@ def test_without_steps_times_are_of_all_and_in_a_range_of_that() -> None:
 def test_a_scope_is_no_op_but_what_it_takes_itself_is_told() -> None:
     scope = annotation("train", 0, 100)
     assert answer(make_trace(STEPS[0], scope, span("aten::mm", 0, 30), span("aten::add", 40, 20))) == (
-        "The scope `train` takes 50 µs outside of its ops. Of the ops, `aten::mm` takes most self CPU time, 30 µs per "
-        "step, then `aten::add` with 20 µs."
+        "`aten::mm` takes most self CPU time of the ops, 30 µs per step, then `aten::add` with 20 µs; the scope "
+        "`train` takes 50 µs outside of them."
     )
 
 
@@ -65,17 +66,23 @@ def by_kernels(op_us: int, early_us: int) -> Trace:
 
 def test_work_of_no_op_is_told_where_it_is_more_than_that_of_any() -> None:
     assert answer(by_kernels(40, 55)) == (
-        "55 µs per step are of work whose op is not in the recording. Of the ops, `aten::mm` takes most self device "
-        "time, 40 µs per step."
+        "`aten::mm` takes most self device time of the ops, 40 µs per step; 55 µs are under no op."
     )
 
 
 def test_where_no_op_is_known_the_kernel_is_named() -> None:
     early = kernel("early", 2, 95, correlation=99)
     said = answer(make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 0, 20), early))
-    assert said == "No op of this work is in the recording; by kernel, `early` takes most of it, 95 µs per step."
+    assert said == "The kernel `early` takes most self device time, 95 µs per step; all of this work is under no op."
     kernels = answer(by_kernels(40, 55), "kernels")
     assert kernels == "`early` takes most time, 55 µs per step, then `gemm` with 40 µs."
+
+
+def test_the_unit_is_that_of_the_table() -> None:
+    mm, add = span("aten::mm", 0, 685), span("aten::add", 700, 12)
+    said = answer(make_trace(mm, add, annotation("train", 0, 3_000)))
+    # The scope takes 2.303 ms, so that the column is in ms.
+    assert said.startswith("`aten::mm` takes most self CPU time of the ops, 0.685 ms; the scope `train` takes 2.303 ms")
 
 
 def test_a_single_row_needs_no_sentence() -> None:
@@ -108,8 +115,11 @@ def test_the_numbers_are_those_of_the_tables(traces: Path, name: str) -> None:
         table = found[view]
         assert isinstance(table, Table)
         first, second, *_ = rows.sort(value or table.sort_by, descending=True)[value or table.sort_by]
-        assert f", {format_ns(first / steps)} per step, then " in table.answer
-        assert f" with {format_ns(second / steps)}." in table.answer
+        (column,) = (each for each in table.columns if each.name == (value or table.sort_by))
+        title, write = column_text(column, table.frame, steps)
+        unit = title.split()[-1]
+        assert f", {write(first)} {unit} per step, then " in table.answer
+        assert re.search(rf" with {write(second)} {unit}[.;]", table.answer)
 
 
 def test_a_scope_that_only_waits_for_autograd_is_said_to_wait() -> None:
@@ -121,6 +131,6 @@ def test_a_scope_that_only_waits_for_autograd_is_said_to_wait() -> None:
         span("aten::mm", 10, 60, tid=2),
         span("aten::detach", 0, 2),
     )
-    assert answer(trace).startswith("The scope `## backward ##` waits 88 µs for autograd's threads.")
+    assert answer(trace).endswith("; the scope `## backward ##` waits 88 µs for autograd's threads.")
     (row,) = Report(trace).ops.filter(pl.col("name") == "## backward ##").to_dicts()
     assert row["phase"] == "waiting"

@@ -74,7 +74,7 @@ function GridTools(props: PartProps) {
           }}
         />
       )}
-      <span class="tp-tools-note" role="status" title={countText(props)}>
+      <span class="tp-tools-note" role="status" title={wholeText(props)}>
         {countText(props)}
       </span>
       <GridMenu {...props} />
@@ -82,12 +82,17 @@ function GridTools(props: PartProps) {
   );
 }
 
-/** "12 of 97 ops": the rows that the filter leaves and all rows, of those that are in no other row; of what they add up. */
+/** "12 of 97 ops": the rows that the filter leaves and all rows, of those that are in no other row. */
 function countText({ view, grid }: PartProps): string {
   const { whole, left } = grid.counts;
   const all = plural(whole, nounOf(view));
-  const shown = grid.query.value.trim() === "" ? all : `${formatCount(left)} of ${all}`;
-  return [shown, describeDevice(view.device, grid.steps)].filter((each) => each !== "").join(" · ");
+  return grid.query.value.trim() === "" ? all : `${formatCount(left)} of ${all}`;
+}
+
+/** The same, and of what their time adds up. */
+function wholeText(props: PartProps): string {
+  const { view, grid } = props;
+  return [countText(props), describeDevice(view.device, grid.steps)].filter(Boolean).join(" · ");
 }
 
 const SUMS = [

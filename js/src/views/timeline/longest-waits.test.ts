@@ -131,7 +131,7 @@ describe("the longest waits of a window", () => {
     );
     const words = longest(0, 500_000_000, 3, model).map((each) => waitWords(model, each));
     expect(words.map(({ long, what, name }) => [long, what, name])).toEqual([
-      ["349 ms", "work that is done once", "cudaLaunchKernel"],
+      ["347 ms", "work that is done once", "cudaLaunchKernel"],
       ["14 ms", "mostly Python", ""],
     ]);
     const whole = (row: number) =>

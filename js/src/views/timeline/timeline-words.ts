@@ -201,11 +201,11 @@ function named(model: TimelineModel, row: number): Omit<Detail, "label"> {
 // From this share of a cause on its longest wait stands for it.
 const MOSTLY = 0.5;
 
-// From this share of a gap on its main cause stands for it, with the time that it has in the picture.
+// From this share of a gap on its longest wait or its main cause stands for it, with the time that it has in the picture.
 const NEARLY_ALL = 0.9;
 
 /**
- * Why a device waits in a gap: "349 ms" for "work that is done once", or as a whole "mostly" for that, in
+ * Why a device waits in a gap: "347 ms" for "work that is done once", or as a whole "mostly" for that, in
  * "cudaLaunchKernel" where most of that is one wait; and when that is, with the line of the host. The numbers of its
  * parts are in its details.
  */
@@ -219,10 +219,10 @@ export function waitWords(
   readonly where: string;
 } {
   const [cause, place] = noteParts(model, row);
-  const isNearlyAll = causeNs >= NEARLY_ALL * ns;
+  const main = [rowNs, causeNs].find((each) => each >= NEARLY_ALL * ns);
   return {
-    long: `${isExact ? "" : "≈ "}${formatNs(isNearlyAll ? causeNs : ns)}`,
-    what: isNearlyAll ? cause : `mostly ${cause}`,
+    long: `${isExact ? "" : "≈ "}${formatNs(main ?? ns)}`,
+    what: main === undefined ? `mostly ${cause}` : cause,
     name: rowNs >= MOSTLY * causeNs ? wordAt(model.names, row) : "",
     where: [place, whenOf(model, row)].filter(Boolean).join(" · "),
   };
