@@ -31,7 +31,7 @@ it("answers the question of each view in a sentence above it", async () => {
   }
   expect(said).toEqual({
     timeline:
-      "Device 0 waits 50 µs in step 3, in 2 gaps: 35 µs Python between ops, 8 µs launched work not yet started, 7 µs launching ops one by one.",
+      "The device idles 50 of 120 µs in step 3: 35 µs Python between ops. Longest wait 30 µs, in ProfilerStep#3.",
     // There is a single op, and the blocks of the memory are not known.
     ops: "",
     flame: "35 µs of 70 µs per step in … › Net › layers.*: Linear › gemm",

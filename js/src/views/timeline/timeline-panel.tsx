@@ -25,7 +25,7 @@ import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { PhaseDot, Segmented } from "../common/parts";
 import { stepsOf } from "../verdict/steps";
-import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
+import { type LongWait, longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
 import type { Device, TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
 import {
@@ -38,6 +38,7 @@ import {
   ownSums,
   ownWaits,
   type RangeSums,
+  type WaitSum,
   waitSums,
 } from "./timeline-range";
 import {
@@ -464,7 +465,6 @@ interface PartsProps {
   readonly parts: readonly {
     readonly what: string;
     readonly ns: number;
-    readonly title?: string;
   }[];
 }
 
@@ -481,8 +481,8 @@ function Parts({ parts }: PartsProps) {
     <>
       {parts
         .filter(({ ns }) => ns >= least)
-        .map(({ what, ns, title }, at) => (
-          <span key={what} data-tp-part={what} title={title}>
+        .map(({ what, ns }, at) => (
+          <span key={what} data-tp-part={what}>
             {at > 0 && ", "}
             <strong>{unbroken(formatNs(ns))}</strong> {what}
           </span>
@@ -520,24 +520,69 @@ export function WaitLine({ report, moves, range }: HostProps) {
   if (causes.length === 0) {
     return (
       <p class="tp-answer tp-wait-line" data-tp-waits={0} data-tp-exact>
-        {device.title} does not wait {where}.
+        {overview.devices.length > 1 ? device.title : "The device"} does not idle {where}.
       </p>
     );
   }
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
+  const [main] = causes;
+  const drawn = moves.model.devices.find(({ lane }) => lane === device.lane) ?? device;
+  const [longest, ...shorter] = longestWaits(drawn, moves.model, span.start, span.end, MOST_WAITS);
+  const title = [`${formatNs(whole)}${inGaps(causes)}`, ...causes.map(causeText)].join("\n");
   return (
-    <p class="tp-answer tp-wait-line" data-tp-waits={Math.round(whole)} data-tp-exact={isExact}>
-      {device.title} waits {!isExact && isFinal && "about "}
-      <strong>{formatNs(whole)}</strong> {where}
-      {inGaps(causes)}:{" "}
-      <Parts
-        parts={causes.map(({ cause, ns, count }) => ({
-          what: cause,
-          ns,
-          title: `in ${plural(count, "gap")}`,
-        }))}
-      />
+    <p
+      class="tp-answer tp-wait-line"
+      data-tp-waits={Math.round(whole)}
+      data-tp-exact={isExact}
+      title={title}
+    >
+      {overview.devices.length > 1 ? device.title : "The device"} idles{" "}
+      {!isExact && isFinal && "about "}
+      <strong>{ofWhole(whole, span.end - span.start)}</strong> {where}
+      {main !== undefined && (
+        <span data-tp-part={main.cause}>
+          : <strong>{unbroken(formatNs(main.ns))}</strong> {main.cause}
+        </span>
+      )}
+      .
+      {longest !== undefined && shorter.length > 0 && (
+        <Longest model={moves.model} wait={longest} />
+      )}
     </p>
+  );
+}
+
+function causeText({ cause, ns, count }: WaitSum): string {
+  return `${formatNs(ns)} ${cause}, in ${plural(count, "gap")}`;
+}
+
+/** "173 of 222 ms": the unit is said once where both have the same. */
+function ofWhole(part: number, whole: number): string {
+  const [own, all] = [formatNs(part), formatNs(whole)];
+  const [size, unit] = own.split(" ");
+  return unbroken(`${all.endsWith(` ${unit}`) ? size : own} of ${all}`);
+}
+
+/** The first of the list beside the lanes. */
+function Longest({ model, wait }: { readonly model: TimelineModel; readonly wait: LongWait }) {
+  const { long, what, name } = waitWords(model, wait);
+  return (
+    <span data-tp-longest-wait>
+      {" "}
+      Longest wait <strong>{unbroken(long)}</strong>,{" "}
+      {name === "" ? what : <WaitName name={name} />}.
+    </span>
+  );
+}
+
+function WaitName({ name }: { readonly name: string }) {
+  return (
+    <>
+      in{" "}
+      <bdi class="tp-code" title={name}>
+        {shortenName(displayName(name), SIDE_CHARS)}
+      </bdi>
+    </>
   );
 }
