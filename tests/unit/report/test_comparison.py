@@ -10,7 +10,7 @@ import pytest
 from support import allocation, annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.findings.compare.change_flame import change_flame
-from torchprof_magic.findings.compare.changes import Runs
+from torchprof_magic.findings.compare.changes import Runs, code_change
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.model.units import format_ratio
@@ -566,10 +566,21 @@ def test_code_that_differs_is_not_the_same() -> None:
         return Comparison(first, second).page(shown=second, is_first=True).head.same
 
     assert same("a\nb", "a\nb") == "machine, versions and flags"
-    assert same("a\nb", "a\nb\nc") == "machine, versions and flags, but not the code: 1 line added"
+    assert same("a\nb", "a\nb\nc") == "machine, versions and flags, but not the code: added line 3 `c`"
     assert same("a\nb\nc\nd", "a\nx") == (
         "machine, versions and flags, but not the code: 1 line changed and 2 lines removed"
     )
     assert same("a", "a\nb", extra=2) == (
-        "machine, versions and flags, but not the numbers of calls and the code: 1 line added"
+        "machine, versions and flags, but not the numbers of calls and the code: added line 2 `b`"
     )
+
+
+def test_two_lines_that_differ_are_named_and_cannot_end_the_code_that_they_stand_in() -> None:
+    def change(before: str, after: str) -> str:
+        return code_change(Runs(_with_cell(program(), before), _with_cell(program(), after)))
+
+    assert change("a\nb\nc", "a\n  x = 2\nc\nd") == "changed line 2 to `x = 2` and added line 4 `d`"
+    assert change("a\nb\nc", "a\nc") == "removed line 2 `b`"
+    assert change("a\nb", "a\n\nb") == "added line 2"
+    assert change("a", f"a\n`\u202e{'b' * 80}") == f"added line 2 `'\\u202e{'b' * 57}…`"
+    assert change("a", "a\nb\nc\nd") == "3 lines added"

@@ -13,7 +13,7 @@ from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.source.fused_titles import with_fused_names
 from torchprof_magic.model.meta import source_lines
 from torchprof_magic.model.shapes import Column
-from torchprof_magic.model.units import counted, enumerated, short_file
+from torchprof_magic.model.units import counted, enumerated, printable, short_file
 from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.ops.kernels import kernels_table
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Unit
     from torchprof_magic.model.trace import Trace
 
+# From more lines on, those that differ are counted rather than named.
+_MOST_NAMED = 2
+_MOST_CHARS = 60
 STATUS = ("both", "new", "gone")
 # What each run has per step of an op, a kernel, a module or a line.
 _VALUES = ("calls", "cpu_ns", "device_ns")
@@ -279,12 +282,40 @@ def cell_diff(runs: Runs) -> pl.DataFrame:
 
 
 def code_change(runs: Runs) -> str:
-    """Return how the cells differ, in words: ``1 line changed and 2 lines added``; empty if they do not."""
-    signs = cell_diff(runs)["sign"].to_list()
+    """Return how the cells differ, in words; empty if they do not.
+
+    Two lines at most are named, with their texts as code: ``added line 9 `time.sleep(0.003)```. More are counted:
+    ``1 line changed and 2 lines added``.
+    """
+    diff = cell_diff(runs)
+    named = _named_lines(diff)
+    if len(named) <= _MOST_NAMED:
+        return enumerated(named)
+    signs = diff["sign"].to_list()
     removed, added = signs.count("-"), signs.count("+")
     changed = min(removed, added)
     counts = {"changed": changed, "added": added - changed, "removed": removed - changed}
     return enumerated([f"{counted(count, 'line')} {what}" for what, count in counts.items() if count])
+
+
+def _named_lines(diff: pl.DataFrame) -> list[str]:
+    """Return each line that differs in words; one removed where another was added is one that changed."""
+    named = []
+    for _, lines in diff.group_by(pl.col("sign").eq("").rle_id(), maintain_order=True):
+        gone = lines.filter(pl.col("sign") == "-").select("line_before", "source").rows()
+        new = lines.filter(pl.col("sign") == "+").select("line_after", "source").rows()
+        both = min(len(gone), len(new))
+        named += [f"changed line {line} to{_as_code(text) or ' nothing'}" for line, text in new[:both]]
+        named += [f"added line {line}{_as_code(text)}" for line, text in new[both:]]
+        named += [f"removed line {line}{_as_code(text)}" for line, text in gone[both:]]
+    return named
+
+
+def _as_code(text: str) -> str:
+    """Return the text of a line as code in a sentence, after a space; empty for an empty line."""
+    text = text.strip()
+    cut = text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 1]}…"
+    return f" `{printable(cut).replace('`', chr(39))}`" if cut else ""
 
 
 def _mean_of(trace: Trace, column: str) -> float:

@@ -7,6 +7,7 @@ import { tickLabel } from "../../layout/time-ticks";
 import type { ChangeHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
+import { Marked } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import { swapRuns } from "./compare-menu";
 
@@ -231,7 +232,7 @@ function Settings({ change: { settings, same } }: { readonly change: ChangeHeade
   if (settings.length === 0) {
     return (
       <p class="tp-settings">
-        <b>Same</b> {same}
+        <b>Same</b> <Marked text={same} />
       </p>
     );
   }

@@ -21,6 +21,9 @@ const CHANGE_MARK_PX = 20;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
 
+// In a comparison: the columns of the run that lacks a row. It is neither faster nor slower.
+const ABSENT: Readonly<Record<string, RegExp>> = { new: /before/, gone: /after/ };
+
 /** What a row asks of its table, by its number in the frame and its position. */
 export interface RowActs {
   toggle(row: number): void;
@@ -194,7 +197,8 @@ function Cell(props: CellProps) {
   // What does not apply to a row in another one, such as the host time of a kernel, is blank.
   const isBelow = (props.outline?.depth ?? 0) > 0;
   const isBlank = view.is_sparse ? !number : isBelow && Number.isNaN(number);
-  const text = isBlank && column.isNumeric ? "" : column.text(row);
+  const isAbsent = ABSENT[stringAt(frame, "status", row)]?.test(column.header.name);
+  const text = isAbsent ? "–" : isBlank && column.isNumeric ? "" : column.text(row);
   const isCode = column.header.unit === "code";
   const value = (
     <span
@@ -214,12 +218,15 @@ function Cell(props: CellProps) {
 
 /** A difference: a bar to either side of a middle line, with its sign. */
 function ChangeCell({
+  frame,
   column,
   row,
   value,
   number,
 }: CellProps & { readonly value: ComponentChild; readonly number: number }) {
-  const kind = number > 0 ? "slower" : number < 0 ? "faster" : "same";
+  const isInBoth = ABSENT[stringAt(frame, "status", row)] === undefined;
+  const signed = isInBoth ? number : 0;
+  const kind = signed > 0 ? "slower" : signed < 0 ? "faster" : "same";
   const half = barRatio(column, row) / 2;
   return (
     <>
