@@ -57,7 +57,7 @@ const HOLDER_CHARS = 40;
 /** Who holds most of what is in use at the listed moment, and how that changes over the recording, as a sentence. */
 export function Holders({
   lane,
-  blocks: { state, listed, total, groups, rise, grown, leaks },
+  blocks: { state, listed, total, groups, rise, grown },
 }: {
   readonly lane: string;
   readonly blocks: Blocks;
@@ -66,6 +66,7 @@ export function Holders({
   const holders = groups.slice(0, MOST_HOLDERS);
   // As in the list.
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
+  const sizeText = (bytes: number) => unbroken(`${format(bytes)} ${suffix}`);
   return (
     <p class="tp-answer" data-tp-holders={total}>
       {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
@@ -73,10 +74,10 @@ export function Holders({
       {holders.map(({ title, bytes, place, op }, at) => (
         <span key={at} title={[title, place].join("\n")}>
           {at > 0 && ", "}
-          <strong>{unbroken(`${format(bytes)} ${suffix}`)}</strong> <Holder title={title} op={op} />
+          <strong>{sizeText(bytes)}</strong> <Holder title={title} op={op} />
         </span>
       ))}
-      .{rise !== null && <Change rise={rise} grown={grown} hasLeaks={leaks.length > 0} />}
+      .{rise !== null && <Change {...{ rise, grown, sizeText }} />}
     </p>
   );
 }
@@ -94,15 +95,21 @@ function Holder({ title, op }: Pick<BlockGroup, "title" | "op">) {
 interface ChangeProps {
   readonly rise: Rise;
   readonly grown: BlockGroup | null;
-  readonly hasLeaks: boolean;
+  readonly sizeText: (bytes: number) => string;
 }
 
-/** By how much it grows, and what most of that is. */
-function Change({ rise: { start, end }, grown, hasLeaks }: ChangeProps) {
+/** By how much it grows, and what most of that is; where nothing of it stays, by how much it rises. */
+function Change({ rise: { start, most, end }, grown, sizeText }: ChangeProps) {
   const more = end - start;
   if (more <= 0) {
-    const less = more === 0 ? "as it began" : `with ${formatBytes(-more)} less than it began`;
-    return <>{hasLeaks ? ` It ends ${less}.` : ` It does not grow: it ends ${less}.`}</>;
+    const less =
+      more === 0 ? "as it began" : `with ${unbroken(formatBytes(-more))} less than it began`;
+    return (
+      <>
+        {" "}
+        It{most > start && <> rises by {unbroken(formatBytes(most - start))} and</>} ends {less}.
+      </>
+    );
   }
   return (
     <>
@@ -110,8 +117,7 @@ function Change({ rise: { start, end }, grown, hasLeaks }: ChangeProps) {
       It grows by <strong>{unbroken(formatBytes(more))}</strong>
       {grown !== null && (
         <>
-          ; most of what is new at the end is <Holder {...grown} /> (
-          {unbroken(formatBytes(grown.bytes))})
+          ; most of what is new at the end is <Holder {...grown} /> ({sizeText(grown.bytes)})
         </>
       )}
       .
@@ -314,15 +320,15 @@ function Tiles({ report, groups }: TilesProps) {
   const { theme } = report.look.value;
   const sizes = groups.map(({ bytes }) => bytes);
   const titles = groups.map(({ title }) => title);
+  const { format, suffix } = columnFormat("bytes", Math.max(0, ...sizes));
   return (
     <div class="tp-block-map" ref={ref} style={{ height: `${MAP_PX}px` }} aria-hidden="true">
       {tilesOf(sizes, width, MAP_PX, GAP_PX).map((tile) => {
         const group = groups[tile.index];
         const room = Math.floor((tile.width - TILE_PAD_PX) / TILE_CHAR_PX);
         const text = shortenAll(titles, room)[tile.index] ?? "";
-        return (
-          group && <TileBox key={tile.index} tile={tile} group={group} text={text} theme={theme} />
-        );
+        const size = `${format(group?.bytes ?? 0)} ${suffix}`;
+        return group && <TileBox key={tile.index} {...{ tile, group, text, size, theme }} />;
       })}
     </div>
   );
@@ -332,11 +338,12 @@ interface TileProps {
   readonly tile: Tile;
   readonly group: BlockGroup;
   readonly text: string;
+  readonly size: string;
   readonly theme: Theme;
 }
 
-function TileBox({ tile: { left, top, width, height }, group, text, theme }: TileProps) {
-  const { category, title, place, bytes } = group;
+function TileBox({ tile: { left, top, width, height }, group, text, size, theme }: TileProps) {
+  const { category, title, place } = group;
   const color = categoryColor(category, theme);
   const ink = textOn(parseColor(color) ?? [0, 0, 0]);
   const box = { left, top, width, height };
@@ -345,11 +352,13 @@ function TileBox({ tile: { left, top, width, height }, group, text, theme }: Til
     <div
       class="tp-block-tile"
       data-tp-category={category}
-      title={[`${categoryTitle(category)}: ${title}`, place, formatBytes(bytes)].join("\n")}
+      title={[`${categoryTitle(category)}: ${title}`, place, size].join("\n")}
       style={{ ...style, backgroundColor: color, color: cssColor(ink) }}
     >
       {width >= LEAST_TEXT_PX && height >= LINE_PX && <bdi>{text}</bdi>}
-      {width >= LEAST_TEXT_PX && height >= 2 * LINE_PX && <strong>{formatBytes(bytes)}</strong>}
+      {width >= size.length * TILE_CHAR_PX + TILE_PAD_PX && height >= 2 * LINE_PX && (
+        <strong>{size}</strong>
+      )}
     </div>
   );
 }

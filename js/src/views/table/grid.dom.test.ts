@@ -466,3 +466,48 @@ function sorted(values: Float64Array, isDescending: boolean): readonly number[] 
   table.setSorting([{ id: "v", desc: isDescending }]);
   return rowsOf(table);
 }
+
+describe("a comparison", () => {
+  it("says of what is in one run only neither faster nor slower, and no number of the other run", async () => {
+    const { views } = JSON.parse(String(hostOf().get("_header"))) as ReportHeader;
+    const [first] = views;
+    if (first?.shape !== "table") throw new Error("the first view is no table");
+    const columns = [
+      columnHeader("name", "code"),
+      columnHeader("before_ns", "ns"),
+      columnHeader("after_ns", "ns"),
+      columnHeader("delta_ns", "ns", { is_change: true, has_bar: true }),
+      columnHeader("status", "text"),
+    ];
+    const frame = encodeFrame([
+      ["name", ["a", "b", "c"]],
+      ["before_ns", Float64Array.of(5, 0, 8)],
+      ["after_ns", Float64Array.of(9, 7, 0)],
+      ["delta_ns", Float64Array.of(4, 7, -8)],
+      ["status", ["both", "new", "gone"]],
+    ]);
+    const packed = packViews([{ ...first, columns, sort_by: null, count: 3 }], [frame]);
+    const host = hostOf({ views: packed.views });
+    host.traits.set("_data", packed.data);
+    report = mount(host);
+    await settle();
+    const { root } = report;
+    const said = [0, 1, 2].map((row) =>
+      Array.from(
+        find(root, `.tp-rows [data-tp-row="${row}"]`).querySelectorAll(".tp-value"),
+        (each) => each.textContent,
+      ).slice(0, 3),
+    );
+    expect(said).toEqual([
+      ["5", "9", "4"],
+      ["–", "7", "7"],
+      ["8", "–", "−8"],
+    ]);
+    const bars = Array.from(
+      root.querySelectorAll(".tp-rows .tp-bar"),
+      ({ className }) => className,
+    );
+    expect(bars).toEqual(["tp-bar tp-slower", "tp-bar tp-same", "tp-bar tp-same"]);
+    expect(root.textContent.match(/[▲▼] ?\d/g)).toEqual(["▲ 4"]);
+  });
+});

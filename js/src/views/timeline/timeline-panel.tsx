@@ -292,16 +292,25 @@ interface BusyProps {
 }
 
 function BusyLine({ moves, device, range, asked }: BusyProps) {
-  const { model } = moves;
-  const row = model.devices.find(({ lane }) => lane === device.lane)?.busy ?? null;
-  const own = row === null ? 0 : coveredIn(model.ops, row, range.start, range.end);
-  const busy = asked === null ? own : busyOf(asked, device.lane);
+  const busy = busyNs(moves.model, device, range, asked);
   return (
     <p>
       {device.title} busy <strong>{formatNs(busy)}</strong> (
       {formatRatio(busy / Math.max(1, range.end - range.start))} of the range)
     </p>
   );
+}
+
+/** How long a device works in a span, as the kernel counted it, or else by its slices. */
+function busyNs(
+  model: TimelineModel,
+  { lane }: Device,
+  { start, end }: Span<Ns>,
+  asked: readonly LaneSum[] | null,
+): number {
+  if (asked !== null) return busyOf(asked, lane);
+  const row = model.devices.find((each) => each.lane === lane)?.busy ?? null;
+  return row === null ? 0 : coveredIn(model.ops, row, start, end);
 }
 
 function OwnRangeTable({
@@ -527,6 +536,7 @@ export function WaitLine({ report, moves, range }: HostProps) {
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   const [main] = causes;
+  const busy = busyNs(moves.model, device, span, asked);
   const drawn = moves.model.devices.find(({ lane }) => lane === device.lane) ?? device;
   const [longest, ...shorter] = longestWaits(drawn, moves.model, span.start, span.end, MOST_WAITS);
   const title = [`${formatNs(whole)}${inGaps(causes)}`, ...causes.map(causeText)].join("\n");
@@ -539,7 +549,7 @@ export function WaitLine({ report, moves, range }: HostProps) {
     >
       {overview.devices.length > 1 ? device.title : "The device"} idles{" "}
       {!isExact && isFinal && "about "}
-      <strong>{ofWhole(whole, span.end - span.start)}</strong> {where}
+      <strong>{ofWhole(whole, whole + busy)}</strong> {where}
       {main !== undefined && (
         <span data-tp-part={main.cause}>
           : <strong>{unbroken(formatNs(main.ns))}</strong> {main.cause}
