@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.findings.ranks.job import join_ranks
+from torchprof_magic.findings.ranks.legs import legs_of_rank
 from torchprof_magic.jobs.choose import Read, choose_ranks, listed, missing_ranks
 from torchprof_magic.jobs.gather import gather
 from torchprof_magic.jobs.report import RanksReport
@@ -72,13 +73,18 @@ def joined(
     frames = {rank: read.frames for rank, read in chosen.reads.items()}
     told = [*problems, *(problem("ranks.unreadable", error=error) for error in errors), *chosen.problems]
     told += _missing(frames)
-    job = join_ranks(frames, files={rank: read.file for rank, read in chosen.reads.items()}, title=title)
+    openers = {rank: partial(opener, read.source) for rank, read in chosen.reads.items()}
+    job = join_ranks(
+        frames,
+        files={rank: read.file for rank, read in chosen.reads.items()},
+        legs=lambda rank: legs_of_rank(openers[rank]().trace),
+        title=title,
+    )
     if job.collectives.height == 0 and len(frames) > 1:
         told.append(problem("ranks.no_collectives"))
     elif job.unmatched:
         told.append(problem("ranks.unmatched", count=job.unmatched))
     job = job.with_problems((*_most_severe_first(told), *_of_ranks(frames)))
-    openers = {rank: partial(opener, read.source) for rank, read in chosen.reads.items()}
     return RanksReport(job, openers)
 
 

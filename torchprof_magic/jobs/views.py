@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING
 
 from torchprof_magic.findings.ranks import job, path, shown, stragglers
@@ -60,9 +60,10 @@ VIEWS: tuple[View[Job], ...] = (
         sentence="What each step of the job waits for, in order, through the ranks by their collectives.",
         details="It ends with the rank that ends the step last. Where that waited in a collective for others, the path "
         "goes on with the one that came last to it, so that what makes a rank late is on it. Only steps that count on "
-        "all ranks have one. `report.rank(n).critical_path` has each event of a rank.",
+        "all ranks have one. `report.rank(n).critical_path` has each event of a rank. The files of all ranks are read "
+        "again for it, which raises `IngestError` where one is gone.",
         columns=path.COLUMNS,
-        frame=attrgetter("critical_path"),
+        frame=methodcaller("critical_path"),
     ),
     View(
         name=shown.WAITS_VIEW,

@@ -15,17 +15,15 @@ from torchprof_magic.findings.ranks.frames import (
     SPANS_SCHEMA,
     RankFrames,
 )
-from torchprof_magic.findings.ranks.legs import SCHEMA as LEGS_SCHEMA
 from torchprof_magic.model.meta import encodable
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 _SCHEMAS = {
     "summary": RANK_SCHEMA,
     "collectives": COLLECTIVES_SCHEMA,
     "doings": DOINGS_SCHEMA,
     "spans": SPANS_SCHEMA,
     "problems": PROBLEMS_SCHEMA,
-    "legs": LEGS_SCHEMA,
 }
 
 

@@ -62,7 +62,8 @@ def with_fused_titles(trace: Trace, shape: AnyShape) -> AnyShape:
 
 def with_fused_names(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
     """Return a frame whose generated kernels are called by what they fuse; those that fuse the same have one name."""
-    return frame.with_columns(pl.col("name").cast(pl.String).replace(fused_names(trace)))
+    names = fused_names(trace)
+    return frame.with_columns(pl.col("name").cast(pl.String).replace(names))
 
 
 def shown_title(trace: Trace, name: str, *, is_kernel: bool) -> str:
@@ -78,6 +79,8 @@ def _region_names(trace: Trace) -> dict[str, str]:
     As far as it was compiled in the run: ``forward (model.py:7), region 0/1``.
     """
     functions = {each.region: _function(each) for each in trace.meta.compilations if each.name and not each.is_backward}
+    if not functions:
+        return {}
     region, numbers = regions_around(trace)
     backward = is_in_backward(trace)
     found = {}
@@ -103,6 +106,8 @@ def _function(compiled: Compilation) -> str:
 @once_per_trace
 def fused_names(trace: Trace) -> dict[str, str]:
     """Return what each generated kernel fuses, by its name: in most of its time, if it is called for several things."""
+    if trace.fx_nodes.height == 0:
+        return {}
     node = own_nodes(trace)
     is_kernel = fx_marks(trace).is_unit.copy()
     is_kernel[device_rows(trace)] = True

@@ -22,7 +22,6 @@ from torchprof_magic.facts.shared import (
 )
 from torchprof_magic.facts.source.fused_titles import fused_titles, shown_title
 from torchprof_magic.facts.sums import sum_by
-from torchprof_magic.findings.ranks.legs import legs_of_rank
 from torchprof_magic.findings.verdict.accounts import named_pieces
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.intervals import BoolArray, IntArray, covered_ns, merge
@@ -93,8 +92,7 @@ class RankFrames(NamedTuple):
     ``summary`` has one row with ``RANK_SCHEMA``: times are ns per step, the mean of the steps that count.
     ``collectives`` are its collectives, and whether each ``counts``, as the steps do. ``doings`` is what it did while
     no collective ran, in ns over all steps that count, the most first.
-    ``spans`` are its steps and a picture of when it computed. ``problems`` are those of its own report. ``legs`` are
-    what its critical path consists of between collectives.
+    ``spans`` are its steps and a picture of when it computed. ``problems`` are those of its own report.
     """
 
     summary: pl.DataFrame
@@ -102,7 +100,6 @@ class RankFrames(NamedTuple):
     doings: pl.DataFrame
     spans: pl.DataFrame
     problems: pl.DataFrame
-    legs: pl.DataFrame
 
 
 class _Times(NamedTuple):
@@ -126,7 +123,6 @@ def rank_frames(trace: Trace) -> RankFrames:
         doings=_doings(trace, collectives),
         spans=_spans(trace),
         problems=_problems(trace),
-        legs=legs_of_rank(trace),
     )
 
 

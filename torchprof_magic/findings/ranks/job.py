@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -13,7 +14,7 @@ from torchprof_magic.findings.ranks.stragglers import stragglers_of
 from torchprof_magic.model.shapes import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torchprof_magic.findings.ranks.frames import RankFrames
     from torchprof_magic.model.meta import Problem
@@ -219,9 +220,9 @@ _NS = 1e9
 class Job:
     """The ranks of a job, joined. Frames are sorted by rank, or by the number of the collective.
 
-    ``spans`` are the steps and pictures of the ranks on the common clock. ``critical_path`` goes through all ranks.
-    ``sources`` says where each rank was read
-    from. ``world_size`` is that of the job, or the number of ranks if not recorded.
+    ``spans`` are the steps and pictures of the ranks on the common clock. ``critical_path`` returns that through all
+    ranks, for which it looks at the recording of each. ``world_size`` is that of the job, or the number of ranks if not
+    recorded.
     """
 
     ranks: pl.DataFrame
@@ -229,7 +230,7 @@ class Job:
     arrivals: pl.DataFrame
     stragglers: pl.DataFrame
     spans: pl.DataFrame
-    critical_path: pl.DataFrame
+    critical_path: Callable[[], pl.DataFrame]
     problems: tuple[Problem, ...]
     world_size: int
     title: str
@@ -245,10 +246,14 @@ def join_ranks(
     frames: Mapping[int, RankFrames],
     *,
     files: Mapping[int, str],
+    legs: Callable[[int], pl.DataFrame],
     title: str = "",
     problems: Sequence[Problem] = (),
 ) -> Job:
-    """Return the ranks of one job, joined. ``frames`` are those of each rank by its number, ``files`` their names."""
+    """Return the ranks of one job, joined. ``frames`` are those of each rank by its number, ``files`` their names.
+
+    ``legs`` returns the ``legs_of_rank`` of one of them, and is called where the critical path is asked for.
+    """
     summary = pl.concat(
         [frames[rank].summary.with_columns(pl.lit(rank, pl.Int32).alias("rank")) for rank in sorted(frames)]
     ).with_columns(pl.Series("file", [files.get(rank, "") for rank in sorted(frames)], dtype=pl.String))
@@ -265,7 +270,9 @@ def join_ranks(
         arrivals=arrivals.select(_ARRIVAL_SCHEMA.keys()).cast(_ARRIVAL_SCHEMA),  # type: ignore[arg-type]
         stragglers=stragglers_of(ranks, arrivals, {rank: each.doings for rank, each in frames.items()}),
         spans=_spans(frames, summary, zero_ns),
-        critical_path=_critical_path(frames, summary, arrivals),
+        critical_path=partial(
+            _critical_path, legs, {rank: each.collectives for rank, each in frames.items()}, summary, arrivals
+        ),
         problems=tuple(problems),
         world_size=max(int(summary["world_size"].max() or 0), summary.height),  # type: ignore[arg-type]
         title=title,
@@ -357,16 +364,21 @@ def _with_waiting(summary: pl.DataFrame, arrivals: pl.DataFrame, collectives: pl
     return found.with_columns(*a_step, pl.col("last_in").fill_null(0))
 
 
-def _critical_path(frames: Mapping[int, RankFrames], summary: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
+def _critical_path(
+    legs: Callable[[int], pl.DataFrame],
+    collectives: Mapping[int, pl.DataFrame],
+    summary: pl.DataFrame,
+    arrivals: pl.DataFrame,
+) -> pl.DataFrame:
     """Return the critical path of the job."""
-    ranks = [frames[rank].legs.with_columns(pl.lit(rank, pl.Int32).alias("rank")) for rank in sorted(frames)]
-    legs = pl.concat(ranks)
+    ranks = [legs(rank).with_columns(pl.lit(rank, pl.Int32).alias("rank")) for rank in sorted(collectives)]
+    known = pl.concat(ranks)
     clocks = summary.select(
         "rank", (pl.col("start_unix_ns") - pl.col("clock_offset_ns").fill_null(0)).alias("clock_ns")
     )
-    ends = legs.filter(pl.col("collective").is_null()).unique(["rank", "step"], maintain_order=True)
+    ends = known.filter(pl.col("collective").is_null()).unique(["rank", "step"], maintain_order=True)
     ends = ends.join(clocks, on="rank", how="left").select("rank", "step", pl.col("end_ns") + pl.col("clock_ns"))
-    return path_of_job(legs, arrivals, {rank: each.collectives for rank, each in frames.items()}, ends)
+    return path_of_job(known, arrivals, collectives, ends)
 
 
 def _spans(frames: Mapping[int, RankFrames], summary: pl.DataFrame, zero_ns: int) -> pl.DataFrame:

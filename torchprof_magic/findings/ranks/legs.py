@@ -1,4 +1,4 @@
-"""What one rank sends of its critical path: what it does from one collective to the next, and to the end of a step."""
+"""What a rank has of the critical path of its job: what it does between collectives, and to the end of a step."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.facts.device.collectives import collective_rows
 from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.facts.step_graph.graph import step_graph
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import DType, Trace
 
-# Legs of a rank. They bound what it sends, and how long their paths take.
+# Legs of a rank. They bound how long their paths take.
 MOST_LEGS = 5_000
 SCHEMA: dict[str, DType] = {
     "step": pl.Int32,
@@ -46,6 +47,7 @@ def legs_of_rank(trace: Trace) -> pl.DataFrame:
     ``collectives_of``, null for the end of a step; ``before`` is the one that the leg follows on, null for the begin of
     the step. A leg without any time has one row without a kind. Times are ns from ``meta.start_unix_ns``.
     """
+    trace = believable(trace)
     if not is_path_shown(trace) or trace.steps.height == 0:
         return pl.DataFrame(schema=SCHEMA)
     graph, spans = step_graph(trace), spans_of_steps(trace)
