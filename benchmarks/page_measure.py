@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "scripts")]
+sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests"), str(ROOT / "scripts")]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
