@@ -215,6 +215,19 @@ def _sdpa(kind: str, causal: tuple[int, int]) -> tuple[Formula, Formula]:
     return forward, back
 
 
+def _uncounted_row(op: str, *, causal: int, is_backward: bool = False) -> Formula:
+    """Return the row of an op that torch's counter does not know; ``causal`` is the place of the flag."""
+    flops, moves = (_BACKWARD_FLOPS, _BACKWARD_MOVES) if is_backward else (_FORWARD_FLOPS, _FORWARD_MOVES)
+    count = _backward if is_backward else _forward
+    return Formula(
+        group=_GROUP,
+        ops=(op,),
+        flops=f"{flops}; half with a causal mask",
+        moves=moves,
+        work=lambda inputs: count(inputs, causal=causal)._replace(counted=None),
+    )
+
+
 def _sequence_row(ops: tuple[str, ...], *, causal: int, first: int = 0, lengths: int | None = None) -> Formula:
     """Return the row of attention of batch, length, heads and features, or of sequences that follow one another.
 
@@ -259,27 +272,9 @@ FORMULAS = (
         work=lambda inputs: _backward(inputs, causal=7),
         is_counted=True,
     ),
-    Formula(
-        group=_GROUP,
-        ops=("aten::_scaled_dot_product_fused_attention_overrideable",),
-        flops=f"{_FORWARD_FLOPS}; half with a causal mask",
-        moves=_FORWARD_MOVES,
-        work=lambda inputs: _forward(inputs, causal=5)._replace(counted=None),
-    ),
-    Formula(
-        group=_GROUP,
-        ops=("aten::_scaled_dot_product_fused_attention_overrideable_backward",),
-        flops=f"{_BACKWARD_FLOPS}; half with a causal mask",
-        moves=_BACKWARD_MOVES,
-        work=lambda inputs: _backward(inputs, causal=13)._replace(counted=None),
-    ),
-    Formula(
-        group=_GROUP,
-        ops=("aten::_cudnn_attention_forward",),
-        flops=f"{_FORWARD_FLOPS}; half with a causal mask",
-        moves=_FORWARD_MOVES,
-        work=lambda inputs: _forward(inputs, causal=10)._replace(counted=None),
-    ),
+    _uncounted_row("aten::_scaled_dot_product_fused_attention_overrideable", causal=5),
+    _uncounted_row("aten::_scaled_dot_product_fused_attention_overrideable_backward", causal=13, is_backward=True),
+    _uncounted_row("aten::_cudnn_attention_forward", causal=10),
     _sequence_row(("aten::_efficient_attention_forward",), causal=9, lengths=4),
     _sequence_row(
         ("xformers::efficient_attention_forward_cutlass", "xformers::efficient_attention_forward_ck"),
