@@ -328,9 +328,10 @@ class Report(HasTables[Trace], Displayed[TraceForms]):
         """Return what a step would take if something were faster or gone, and what would limit it then.
 
         What is meant is the name of an op, a range, a Python function or a call, with all inside and the device work
-        that it launched; a kernel; the path of a module or ``file:line``, with their backward; the number of a line of
-        the cell; a phase, such as ``data``; a device such as ``cuda:0``, ``device`` for all, or ``cpu``; or a pair of
-        times in ns. docs/what_if.md says what the answer rests on, and how often such answers came true.
+        that it launched; a kernel; what the host waited for, such as ``time.sleep``; the path of a module or
+        ``file:line``, with their backward; the number of a line of the cell; a phase, such as ``data``; a device such
+        as ``cuda:0``, ``device`` for all, or ``cpu``; or a pair of times in ns. docs/what_if.md says what the answer
+        rests on, and how often such answers came true.
 
         Args:
             faster: How many times as fast what would be: ``{"aten::mm": 2}``.

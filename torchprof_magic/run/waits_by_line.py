@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, innermost_at
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, innermost_at
 from torchprof_magic.model.trace import FRAME_SCHEMAS
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # A part of a wait that is shorter is no wait of its own: so short ones are not seen either.
 LEAST_PART_NS = 200_000
+# Nor is one at a line that is not known to wait: by so much may the time be wrong at which a thread waited.
+LEAST_UNKNOWN_NS = 1_000_000
 _PLACE = ("call", "file", "line")
 
 
@@ -53,7 +55,7 @@ def divided_by_line(trace: Trace, watched: Watched, waits: pl.DataFrame) -> pl.D
 
     Two waits that follow each other between two looks at a thread look like one, at the place of the second. It is
     divided where the line changes. What lies in another line than its place is a wait at the place that is known to
-    wait in that line, or else of that line alone.
+    wait in that line, or else of that line alone; in a line that computes, whose time is of ops, it is none.
     """
     lane, start, dur = (waits[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
     is_wait = (waits["kind"] == "wait").to_numpy()
@@ -75,7 +77,9 @@ def divided_by_line(trace: Trace, watched: Watched, waits: pl.DataFrame) -> pl.D
         np.concatenate((dur[whole], (parts.end_ns - parts.start_ns)[stays])),
     )
     target = np.array([known.get(line, NO_PARENT) for line in parts.line.tolist()], np.int64)
-    found = _named(trace, waits, places, parts, np.where(stays, place[parts.of], target))
+    target = np.where(stays, place[parts.of], target)
+    parts, target = _without_ops(trace, lane[parts.of], parts, target)
+    found = _named(trace, waits, places, parts, target)
     return _joined(pl.concat([waits.filter(~is_divided), found]).sort("start_ns", maintain_order=True))
 
 
@@ -125,6 +129,22 @@ def _known(line: IntArray, place: IntArray, dur_ns: IntArray) -> dict[int, int]:
     sums = pl.DataFrame({"line": line, "place": place, "ns": dur_ns}).group_by("line", "place").agg(pl.col("ns").sum())
     longest = sums.sort("ns", "place", descending=[True, False]).unique("line", keep="first", maintain_order=True)
     return dict(longest.filter(pl.col("line") >= 0).select("line", "place").rows())
+
+
+def _without_ops(trace: Trace, lane: IntArray, parts: _Parts, target: IntArray) -> tuple[_Parts, IntArray]:
+    """Return the parts and their places, without those in lines not known to wait that are short or mostly run ops.
+
+    It is known how long a thread waited between two looks, and not when in between.
+    """
+    ops = trace.events.filter(pl.col("category") == "cpu_op")
+    lane_of_op, start, dur = (ops[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns", "dur_ns"))
+    is_kept = target >= 0
+    for number in np.unique(lane[~is_kept]).tolist():
+        here = np.flatnonzero(~is_kept & (lane == number))
+        begin, end, is_own = parts.start_ns[here], parts.end_ns[here], lane_of_op == number
+        in_ops = covered_ns(start[is_own], (start + dur)[is_own], begin, end)
+        is_kept[here] = (in_ops * 2 <= end - begin) & (end - begin >= LEAST_UNKNOWN_NS)
+    return _Parts(*(column[is_kept] for column in parts)), target[is_kept]
 
 
 def _named(trace: Trace, waits: pl.DataFrame, places: pl.DataFrame, parts: _Parts, target: IntArray) -> pl.DataFrame:

@@ -11,13 +11,15 @@ import polars as pl
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
+from torchprof_magic.facts.host.seen_waits import seen_waits
 from torchprof_magic.facts.host.step_pieces import recorded_pieces
 from torchprof_magic.facts.shared import device_numbers, in_category, once_per_trace
 from torchprof_magic.facts.source.attribution import sites_of_events
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
+from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, depth_of, nearest_marked
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.tables.source.lines import line_runs
@@ -40,8 +42,9 @@ def share_of(trace: Trace, what: object, *, with_backward: bool = False) -> Floa
     """Return which share of each piece of the graph is of what is named, from 0 to 1; if asked with its backward.
 
     It is the name of an op, a range, a Python function or a call, with all inside and the device work that it launched;
-    of a kernel; the path of a module or ``file:line``, with their backward; the number of a line of the cell; a phase;
-    a device, ``device`` for all, or ``cpu``; or a pair of times in ns. The first that fits counts. Raises
+    of a kernel; of what the host waited for, such as ``time.sleep``; the path of a module or ``file:line``, with their
+    backward; the number of a line of the cell; a phase; a device, ``device`` for all, or ``cpu``; or a pair of times in
+    ns. The first that fits counts. Raises
     ``OptionsError`` for what is not in the recording.
     """
     if isinstance(what, tuple):
@@ -52,7 +55,7 @@ def share_of(trace: Trace, what: object, *, with_backward: bool = False) -> Floa
         raise OptionsError(f"what is meant must be a name, a line or a pair of times (got {what!r})")
     if with_backward and (found := _of_ops_with_backward(trace, what)) is not None:
         return found
-    for find in (_of_events, _of_module, _of_named_line, _of_phase, _of_device):
+    for find in (_of_events, _of_wait, _of_module, _of_named_line, _of_phase, _of_device):
         if (found := find(trace, what)) is not None:
             return found
     raise OptionsError(f"nothing called {shortened(what, MOST_CHARS)!r} was recorded{_close_to(trace, what)}")
@@ -62,7 +65,10 @@ def _close_to(trace: Trace, what: str) -> str:
     names = [*trace.events["name"].cast(pl.String).unique().to_list(), *PHASES]
     sites, _ = module_runs(trace)
     names += sites["name"].cast(pl.String).unique().to_list() if "name" in sites.columns else []
-    close = difflib.get_close_matches(what, [name for name in names if name], CLOSE)
+    names += trace.waits["call"].cast(pl.String).drop_nulls().unique().to_list()
+    known = sorted({name for name in names if name})
+    holding = sorted((name for name in known if what and what.lower() in name.lower()), key=len)
+    close = holding[:CLOSE] or difflib.get_close_matches(what, known, CLOSE)
     if close:
         return f"; did you mean {', '.join(map(repr, close))}?"
     return f"; it must be an op, a kernel, a module, file:line, a device or a phase: {', '.join(PHASES)}"
@@ -104,6 +110,18 @@ def _of_ops_with_backward(trace: Trace, what: str) -> FloatArray | None:
     return _of_rows(trace, is_op | is_node)
 
 
+def _of_wait(trace: Trace, what: str) -> FloatArray | None:
+    """Return the waits of the thread of the steps in a call, as long as all that they stand for."""
+    seen, graph = seen_waits(trace), step_graph(trace)
+    called = (trace.waits["call"].cast(pl.String) == what).fill_null(value=False).to_numpy()
+    if not called.any():
+        return None
+    here = called[seen.row]
+    found = np.zeros(len(graph.pieces.lane))
+    _cover(graph.pieces, found, graph.main, seen.start_ns[here], seen.whole_end_ns[here])
+    return found
+
+
 def _of_module(trace: Trace, what: str) -> FloatArray | None:
     sites, runs = module_runs(trace)
     if len(runs.site) == 0:
@@ -127,7 +145,22 @@ def _of_line(trace: Trace, line: int, file: str = "") -> FloatArray:
 
 def _of_named_line(trace: Trace, what: str) -> FloatArray | None:
     file, _, line = what.rpartition(":")
-    return _of_runs_of_line(trace, int(line), file) if line.isdecimal() and file else None
+    if not (line.isdecimal() and file):
+        return None
+    found = _of_runs_of_line(trace, int(line), file)
+    return _of_frames(trace, int(line), file) if found is None else found
+
+
+def _of_frames(trace: Trace, line: int, file: str) -> FloatArray | None:
+    """Return what some frames of recorded call stacks called, with its device work and its backward."""
+    nest, tree = host_nest(trace), call_tree(trace)
+    is_frame = (tree.file.str.ends_with(file) & (tree.line == line)).fill_null(value=False).to_numpy()
+    if not is_frame.any():
+        return None
+    inside = nearest_marked(tree.parent, depth_of(tree.parent), is_frame)
+    chosen = np.zeros(trace.events.height, np.bool_)
+    chosen[nest.row] = inside[tree.of_event[:-1]] >= 0
+    return _of_rows(trace, chosen | np.append(chosen, False)[first_forward_of_events(trace)])
 
 
 def _of_runs_of_line(trace: Trace, line: int, file: str) -> FloatArray | None:

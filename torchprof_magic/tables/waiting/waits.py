@@ -82,7 +82,8 @@ COLUMNS = (
         title="Waiting",
         unit="ns",
         definition="Time in these calls, within the recorded steps. What a step waited, by the CPU time of its thread, "
-        "beyond the waits that were seen is shared among those of the step, or else of other steps.",
+        "beyond the waits that were seen is of lines that wait in other steps; the rest is shared among those of the "
+        "step, or else of other steps.",
         has_bar=True,
     ),
     Column(

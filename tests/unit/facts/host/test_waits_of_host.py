@@ -13,7 +13,7 @@ from torchprof_magic.facts.host.seen_waits import seen_waits
 from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.meta import StepMark
-from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
+from torchprof_magic.model.trace import FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA, Trace
 from torchprof_magic.tables.waiting.waits import waits_table
 
 STEP = annotation("ProfilerStep#1", 0, 100_000)
@@ -82,6 +82,46 @@ def test_a_step_of_which_no_wait_was_seen_waits_as_others_did() -> None:
         (row,) = waits_table(trace, part).frame.select("call", "count", "total_ns").rows()
         assert row == ("time.sleep", count, count * 4_000_000)
     assert waits_table(trace).frame["longest_ns"].to_list() == [4_000_000]
+
+
+def two_lines(*waits: tuple[str, int, int, int], asleep_ms: tuple[int, ...]) -> Trace:
+    """Three steps of 100 ms: line 3 runs from 10 to 40 ms in each, line 4 to 60, then nothing that is watched."""
+    steps = [annotation(f"ProfilerStep#{number}", 100_000 * (number - 1), 100_000) for number in (1, 2, 3)]
+    trace = make_trace(*steps, *(span("aten::mm", 100_000 * number, 10_000) for number in range(3)))
+    lines = [{"kind": "line", "parent": -1, "name": f"line {line}", "file": "cell", "line": line} for line in (3, 4)]
+    scopes = [
+        (site, 0, (100 * step + start) * 1_000_000, dur * 1_000_000, 0)
+        for step in range(3)
+        for site, start, dur in ((0, 10, 30), (1, 40, 20))
+    ]
+    trace = replace(
+        trace,
+        sites=pl.DataFrame(lines, schema=SITES_SCHEMA),
+        scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"),
+    )
+    found = waited(*(("wait", call, line, start * 1_000, dur * 1_000) for call, line, start, dur in waits), trace=trace)
+    marks = tuple(
+        StepMark(number=number + 1, cycle=0, is_complete=True, cpu_ns=(100 - ms) * 1_000_000)
+        for number, ms in enumerate(asleep_ms)
+    )
+    return replace(found, meta=replace(found.meta, recorded_steps=marks))
+
+
+def test_a_sleep_that_was_not_seen_is_at_the_line_that_sleeps_in_other_steps() -> None:
+    # Each step sleeps for 30 ms in line 3 and for 20 in line 4; of the third, only the sleep in line 4 was seen.
+    seen = [("a", 3, 10, 30), ("b", 4, 40, 20), ("a", 3, 110, 30), ("b", 4, 140, 20), ("b", 4, 240, 20)]
+    trace = two_lines(*seen, asleep_ms=(50, 50, 50))
+    rows = waits_table(trace, WHOLE).frame.select("call", "line", "count", "total_ns").rows()
+    assert rows == [("a", 3, 3, 90_000_000), ("b", 4, 3, 60_000_000)]
+    found = seen_waits(trace)
+    assert found.start_ns[~found.is_seen].tolist() == [210_000_000]
+
+
+def test_a_line_that_sleeps_in_other_steps_only_does_not_sleep_where_the_thread_computes() -> None:
+    trace = two_lines(("a", 3, 10, 30), ("b", 4, 40, 20), ("b", 4, 140, 20), ("b", 4, 240, 20), asleep_ms=(50, 20, 26))
+    rows = waits_table(trace, WHOLE).frame.select("call", "count", "total_ns").rows()
+    # The 6 ms more of the third step are not a sleep of 30 ms; they are as short as waits that nobody sees.
+    assert rows == [("b", 3, 60_000_000), ("a", 1, 30_000_000)]
 
 
 def test_of_waits_that_overlap_the_later_one_counts_from_its_start() -> None:

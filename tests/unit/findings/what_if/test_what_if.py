@@ -11,6 +11,7 @@ from support import annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
 from torchprof_magic.model.errors import OptionsError
+from torchprof_magic.model.trace import FRAME_SCHEMAS
 from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
@@ -248,6 +249,34 @@ def test_steps_that_do_not_count_are_not_in_the_answer() -> None:
     report = steps(*HOST)
     counted = report.counting(1)
     assert counted.what_if(without=(0, 400_000)).step_ns == STEP_US * 1_000
+
+
+def waiting(*calls: tuple[str, int, int]) -> Report:
+    """Steps of which the watch of a live run has seen the first wait: call, start and length in us."""
+    made = steps(span("aten::mm", 0, 100)).trace
+    rows = [("wait", call, "cell", 3, 0, start * 1_000, dur * 1_000, 0) for call, start, dur in calls]
+    waits = pl.DataFrame(rows, schema=FRAME_SCHEMAS["waits"], orient="row")
+    return Report(replace(made, waits=waits))
+
+
+def test_what_the_host_waits_for_is_named_as_in_the_table_of_waits() -> None:
+    report = waiting(*(("time.sleep", 1_000 * step + 200, 600) for step in range(3)), ("Queue.get", 850, 90))
+    assert report.waits["call"].to_list() == ["time.sleep", "Queue.get"]
+    assert report.what_if(without="time.sleep").step_ns == pytest.approx(400_000, abs=2)
+    assert report.what_if(faster={"time.sleep": 2}).step_ns == pytest.approx(700_000, abs=2)
+    assert report.what_if(without="Queue.get").step_ns == pytest.approx(1_000_000 - 30_000, abs=2)  # in one of three
+    with pytest.raises(OptionsError, match=r"nothing called 'sleep' was recorded; did you mean 'time.sleep'"):
+        report.what_if(without="sleep")
+
+
+def test_a_line_of_a_recorded_stack_is_what_it_calls(traces: Path) -> None:
+    # Lines were not watched, and older torch wrote stacks at ops alone. Line 42 is the header of the loop.
+    report = tp.load(traces / "05_v100_resnet50_old_schema.json.gz")
+    of_line, of_data = (report.what_if(without=what) for what in ("resnet50_profiler_api.py:42", "data"))
+    assert of_line.step_ns == pytest.approx(of_data.step_ns, rel=0.01)
+    assert {advice.line for advice in report.advice if advice.rule == "dataloader_workers"} == {42}
+    deep = report.lines["line"][0]
+    assert 0 < report.what_if(without=f"resnet.py:{deep}").saving_ns < of_line.saving_ns
 
 
 def test_names_of_files_are_no_code() -> None:

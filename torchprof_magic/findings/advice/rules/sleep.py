@@ -47,9 +47,8 @@ def _seen(trace: Trace) -> Iterator[tuple[str, int | None, Spans]]:
     sleeps = waits.with_row_index("piece").filter(pl.col("call").str.contains(_CALL))
     for (file, line), rows in sleeps.group_by("file", "line", maintain_order=True):
         piece: IntArray = rows["piece"].to_numpy().astype(np.int64)
-        # Of many short sleeps some are seen, and each stands for others.
-        end_ns = seen.start_ns[piece] + ((seen.end_ns - seen.start_ns)[piece] * seen.scale[piece]).astype(np.int64)
-        yield str(file or ""), None if line is None else int(str(line)), Spans(seen.start_ns[piece], end_ns)
+        spans = Spans(seen.start_ns[piece], seen.whole_end_ns[piece])
+        yield str(file or ""), None if line is None else int(str(line)), spans
 
 
 def _recorded(trace: Trace) -> Iterator[tuple[str, int | None, Spans]]:
