@@ -282,9 +282,11 @@ of its bytes at the bandwidth of the memory. The share of the roof is that time 
 that of its kernels, or without a device that of the op on the host. It can exceed 100 %, where caches hold what counts
 as moved, kernels save operations (Winograd, FFT), or there was less to do than the shapes say: `report.roofline` says
 which (`beyond`). What is above the roof is what faster kernels could save at most; fewer operations and bytes can save
-more. Of a piece that is cut by a part of the time, so much counts as of its time lies inside. Where most of the work of
-the steps has a roof, the verdict calls a busy device memory-bound if the memory limits more of its time than arithmetic
-does, else compute-bound.
+more. Of a piece that is cut by a part of the time, so much counts as of its time lies inside. The
+roof is not known without the bytes and the bandwidth, nor for products without the peak of their type. The verdict
+calls a busy device compute-bound if arithmetic limits more than half of the time of its kernels in the steps that
+count, and memory-bound if the memory does. Otherwise it is device-bound: the device is busy, and what limits most of
+its work is not known from the recording. `verdict.kind` is `compute` for all three.
 
 **Counters.** A trace file can hold values over time: the power, clocks and activity of a device that torch 2.15
 samples, or whatever another program counts. They are kept as the file has them, in its unit. The unit is what stands in

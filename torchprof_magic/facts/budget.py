@@ -6,7 +6,7 @@ then to copies; and where it idles, to what the host does. Without one, it belon
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -115,21 +115,27 @@ def parts_in(trace: Trace, start: IntArray, end: IntArray) -> IntArray:
 
 
 class LimitsOfWork(NamedTuple):
-    """The work of the steps that count in ns, by what limits it: its operations, its bytes, and what is not known."""
+    """The work of the steps that count in ns, by what limits it: its operations, its bytes, and what is not known.
+
+    ``at_compute`` and ``at_memory`` are how long what its operations limit, and its bytes, would take at the roof.
+    """
 
     compute: int
     memory: int
     unknown: int
+    at_compute: int
+    at_memory: int
 
     @property
-    def is_known(self) -> bool:
-        """Whether most of the work has a roof."""
-        return self.compute + self.memory > self.unknown
+    def whole(self) -> int:
+        """All of it."""
+        return self.compute + self.memory + self.unknown
 
     @property
-    def memory_ratio(self) -> float:
-        """The share of the work with a roof that its bytes limit."""
-        return self.memory / max(self.compute + self.memory, 1)
+    def most(self) -> Literal["compute", "memory", ""]:
+        """What limits more than half of all work, empty if neither does as far as is known."""
+        largest: Literal["compute", "memory"] = "memory" if self.memory > self.compute else "compute"
+        return largest if 2 * max(self.compute, self.memory) > self.whole else ""
 
 
 @once_per_trace
@@ -141,6 +147,8 @@ def limits_of_work(trace: Trace) -> LimitsOfWork:
         compute=sums["compute_roof"] + sums["compute_above"],
         memory=sums["memory_roof"] + sums["memory_above"],
         unknown=sums["other_work"],
+        at_compute=sums["compute_roof"],
+        at_memory=sums["memory_roof"],
     )
 
 

@@ -401,7 +401,7 @@ def _serving(trace: Trace) -> Section:
                     (
                         verdicts.get(row["kind"], ""),
                         *_served(row),
-                        f"limited by {row['limit']} ({format_ratio(row['limit_ratio'])})",
+                        f"{format_ratio(row['limit_ratio'])} {row['limit']}",
                     ),
                 )
             ),

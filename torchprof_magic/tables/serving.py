@@ -95,7 +95,7 @@ KIND_COLUMNS = (
     Column(name="tokens_per_s", title="Tokens/s", unit="count", definition="Tokens by their time in s."),
     Column(
         name="limit",
-        title="Limited by",
+        title="Most time",
         unit="text",
         definition=f"The largest part of their time: {', '.join(LIMITS)}; compute and memory at and above the roof.",
     ),

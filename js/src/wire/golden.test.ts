@@ -54,7 +54,7 @@ describe("the golden page", () => {
   });
 
   it("has the verdict as spans", () => {
-    expect(verdict.title).toBe("Compute-bound");
+    expect(verdict.title).toBe("Device-bound");
     expect(verdict.text[0]).toEqual({ text: "The device is busy ", style: "" });
   });
 

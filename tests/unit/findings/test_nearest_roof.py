@@ -14,7 +14,7 @@ from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.tables.ops.roofline import roofline_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torchprof_magic.model.trace import Trace
 
@@ -53,21 +53,53 @@ def test_work_at_its_roof_has_nothing_to_gain_and_its_row_says_why_it_is_faster(
     assert roofline_table(trace).frame["beyond"].to_list() == ["in caches"]
 
 
+# At 1 TB/s the copy of 4 MB takes 4 us; at 1,000 TFLOP/s the product takes 128 us, and it takes 400.
+COPY = ("aten::copy_", [[1_000_000], [1_000_000]], 10)
+PRODUCT = ("aten::mm", [[4000, 4000], [4000, 4000]], 400)
+
+
+def busy(*ops: tuple[str, list[list[int]], int], device: str = NAME, keeps_shapes: bool = True) -> Trace:
+    """Return one step in which the device is busy with the kernel of each op, one after the other."""
+    events, at = [annotation("ProfilerStep#0", 0, sum(op[2] for op in ops) + 5)], 4
+    for number, (name, shapes, dur) in enumerate(ops, start=1):
+        recorded = {"Input Dims": shapes, "Input type": BF16} if keeps_shapes else {}
+        events += [span(name, number, 0.9, **recorded), launch(number + 0.1, 0.1, number)]
+        events += [kernel(f"kernel {number}", at, dur, number)]
+        at += dur
+    return make_trace(*events, deviceProperties=[{"id": 0, "name": device}])
+
+
+UNKNOWN = ("aten::unheard_of", [[1], [1]], 200)
+
+
 @pytest.mark.parametrize(
-    ("shapes", "title", "said"),
+    ("trace", "title", "said"),
     [
-        ([[1_000_000], [1_000_000]], "Memory-bound", "The memory limits 100 % of the work with a known roof."),
-        ([[4000, 4000], [4000, 4000]], "Compute-bound", "Arithmetic limits 100 % of the work with a known roof."),
+        (lambda: busy(COPY), "Memory-bound", "The memory limits 100 % of the time of kernels, at 40 % of the roof."),
+        (
+            lambda: busy(PRODUCT),
+            "Compute-bound",
+            "Arithmetic limits 100 % of the time of kernels, at 32 % of the roof.",
+        ),
+        (
+            lambda: busy(PRODUCT, UNKNOWN),
+            "Compute-bound",
+            "Arithmetic limits 66.7 % of the time of kernels, at 32 % of the roof; of 33.3 % it is not known.",
+        ),
+        (
+            lambda: busy((*PRODUCT[:2], 190), COPY, UNKNOWN),
+            "Device-bound",
+            "Arithmetic limits 47.5 % of the time of kernels, the memory 2.50 %; of the rest it is not known.",
+        ),
+        (lambda: busy(UNKNOWN), "Device-bound", "not known from this recording: what most of them have to do is not"),
+        (lambda: busy(PRODUCT, keeps_shapes=False), "Device-bound", "from this recording: it has no shapes (--shapes)"),
+        (lambda: busy(PRODUCT, device="an unknown one"), "Device-bound", "the peak of this device is not known (tp.pe"),
     ],
 )
-def test_the_verdict_of_a_busy_device_says_which_roof_limits_its_work(
-    shapes: list[list[int]], title: str, said: str
+def test_the_verdict_of_a_busy_device_says_which_roof_limits_its_work_only_where_that_is_known(
+    trace: Callable[[], Trace], title: str, said: str
 ) -> None:
-    name = "aten::mm" if len(shapes[0]) > 1 else "aten::copy_"
-    events = [annotation("ProfilerStep#0", 0, 100)]
-    events += [span(name, 0, 10, **{"Input Dims": shapes, "Input type": BF16}), launch(1, 1, 1)]
-    trace = make_trace(*events, kernel("gemm", 5, 90, 1), deviceProperties=[{"id": 0, "name": NAME}])
-    verdict = find_verdict(trace)
+    verdict = find_verdict(trace())
     assert (verdict.kind, verdict.title) == ("compute", title)
     assert said in str(verdict)
 

@@ -134,7 +134,7 @@ def test_the_summary_holds_verdict_steps_ops_and_peak() -> None:
     text = report().summary()
     for part in (
         "step 2 recorded",
-        "Compute-bound",
+        "Device-bound",
         "Mean step 100 µs",
         "aten::mm",
         "peak 512 B",
@@ -142,7 +142,7 @@ def test_the_summary_holds_verdict_steps_ops_and_peak() -> None:
     ):
         assert part in text
     facts = json.loads(report().summary("json"))
-    assert facts["verdict"]["title"] == "Compute-bound"
+    assert facts["verdict"]["title"] == "Device-bound"
     assert facts["ops"][0]["name"] == "aten::mm"
 
 

@@ -68,8 +68,8 @@ def test_kinds_say_what_limits_them() -> None:
 def test_the_overview_names_the_kinds_with_their_time() -> None:
     (section,) = [each for each in overview_facts(made()).sections if each.title == "Steps of the server, on average"]
     assert [(fact.label, fact.value, fact.note) for fact in section.facts] == [
-        ("decode", 50_000, "Compute-bound, 2 steps, 3 requests, 16.7 µs a token, limited by other work (65 %)"),
-        ("prefill", 100_000, "Compute-bound, 1 step, 2 requests, 500 ns a token, limited by other work (90 %)"),
+        ("decode", 50_000, "Device-bound, 2 steps, 3 requests, 16.7 µs a token, 65 % other work"),
+        ("prefill", 100_000, "Device-bound, 1 step, 2 requests, 500 ns a token, 90 % other work"),
     ]
 
 

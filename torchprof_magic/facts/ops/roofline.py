@@ -32,8 +32,8 @@ class Roofline(NamedTuple):
     """Pieces of recorded time with known work, one per kernel, or per op on the host.
 
     ``row`` is the event and ``op`` that of its op. ``roof_ns`` is how long the work takes at the roof, nan where the
-    device has no known peak; ``is_compute`` is set where its operations take longer than its bytes. ``flops`` and
-    ``bytes`` are nan where they are not known. ``share`` is the part of its call that a piece is.
+    peak of the device or the bytes are not known; ``is_compute`` is set where its operations take longer than its
+    bytes. ``flops`` and ``bytes`` are nan where they are not known. ``share`` is the part of its call that a piece is.
     """
 
     row: IntArray
@@ -78,8 +78,9 @@ def roofline(trace: Trace) -> Roofline:
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = np.where((work.flops > 0) & (rate > 0), work.flops / rate * _NS, np.nan)
         memory_ns = np.where(bandwidth > 0, work.bytes / bandwidth * _NS, np.nan)
-    # A product is mostly limited by its operations, all else by its bytes: without these, its roof is not known.
-    roof_ns = np.where(np.isnan(work.bytes) & ~work.is_matrix, np.nan, np.fmax(compute_ns, memory_ns))
+    # Which of both is longer is not known without the bytes, nor for a product without the peak of its type.
+    is_unknown = np.isnan(memory_ns) | (work.is_matrix & (work.flops > 0) & np.isnan(compute_ns))
+    roof_ns = np.where(is_unknown, np.nan, np.fmax(compute_ns, memory_ns))
     start, dur = (trace.events[name].to_numpy()[work.row] for name in ("start_ns", "dur_ns"))
     return Roofline(
         row=work.row,
@@ -89,7 +90,7 @@ def roofline(trace: Trace) -> Roofline:
         flops=work.flops,
         bytes=work.bytes,
         roof_ns=roof_ns,
-        is_compute=np.nan_to_num(compute_ns) > np.nan_to_num(memory_ns),
+        is_compute=~is_unknown & (np.nan_to_num(compute_ns) > np.nan_to_num(memory_ns)),
         kind=work.kind,
         is_matrix=work.is_matrix,
         share=work.share,

@@ -24,17 +24,16 @@ from torchprof_magic.findings.verdict.words import (
     HIDDEN_WORDS,
     HOST_TITLES,
     HOST_WORDS,
-    MEMORY_BOUND,
     TITLES,
     Span,
     as_shown,
     cut_name,
-    is_memory_bound,
     line_words,
     named,
     no_limit_words,
     others_words,
     recording_words,
+    title_of_work,
 )
 from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.trace import STEP_PATTERN
@@ -92,8 +91,9 @@ class Verdict:
 
     Attributes:
         kind: One of data, communication, waiting, dispatch, python, compile, initialisation, compute, memory_traffic,
-            optimizer, none.
-        title: The same for people. Where a device computes, it says whether operations or bytes limit most of that.
+            optimizer, none; compute wherever a device is busy with kernels, whatever limits these.
+        title: The same for people. Of a busy device it says Compute-bound or Memory-bound where that limits more than
+            half of the time of its kernels, and else Device-bound: what limits it is not known.
         text: A few sentences of evidence, in pieces.
         where: A sentence with the user's line, empty if it is not known.
         name: The op, call, range or kernel with the most of it, empty if none is known.
@@ -294,7 +294,7 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
     if kind == "compute" and account.optimizer_ns >= MOSTLY * causes["compute"].ns > 0:
         kind = "optimizer"
     words = DEVICE_WORDS[cause.kind](trace, account, cause)
-    title = MEMORY_BOUND if kind == "compute" and is_memory_bound(trace) else ""
+    title = title_of_work(trace) if kind == "compute" else ""
     return _told(trace, kind, account, cause, words, title=title)
 
 

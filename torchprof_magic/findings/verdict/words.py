@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from torchprof_magic.facts.budget import limits_of_work
+from torchprof_magic.facts.budget import busiest_device, limits_of_work
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps
 from torchprof_magic.facts.device.coverage import is_capture_alone, launches_of
 from torchprof_magic.facts.device.graph_work import graph_work, origins
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
 from torchprof_magic.facts.host.transitions import transitions_ns
+from torchprof_magic.facts.ops.roofline import peak_of_device
 from torchprof_magic.facts.shared import (
     device_rows,
     in_category,
@@ -37,13 +38,14 @@ from torchprof_magic.tables.waiting.loaders import starved_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torchprof_magic.facts.budget import LimitsOfWork
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
     Words = Callable[[Trace, Account, Cause], tuple["Span", ...]]
 
 TITLES = {
-    "compute": "Compute-bound",
+    "compute": "Device-bound",
     "memory_traffic": "Bound by memory traffic",
     "communication": "Communication-bound",
     "data": "Data-bound",
@@ -54,14 +56,16 @@ TITLES = {
     "initialisation": "Initialisation",
     "optimizer": "Optimizer-bound",
 }
-# What "compute" is called where the work of the device waits for its memory, by the roofs of its kernels.
-MEMORY_BOUND = "Memory-bound"
+# What "compute" is called where it is known what limits most of the work of the device.
+TITLES_OF_ROOFS = {"compute": "Compute-bound", "memory": "Memory-bound"}
 # What they are called where no device was recorded.
 HOST_TITLES = TITLES | {"compute": "Bound by CPU ops", "dispatch": "Bound by calling short ops"}
 # If one launch call of a graph started this share of the device's work, it is named.
 MOSTLY_GRAPHS = 0.5
 # From this share of the steps on, the recording's own work beside them is told.
 LOUD_RECORDING = 0.1
+# Below this share of the time of kernels, what limits them is not worth a word.
+LEAST_TOLD = 0.01
 MAX_NAME = 64
 # What causes are called in a sentence, where that is not their name.
 _NAMES = {
@@ -341,7 +345,7 @@ def _communication(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]
     )
 
 
-def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
+def _works(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     operations = top_operations(trace)
     kernels = top_kernels(trace, most=2 if operations else 3)
     by_kernel = _most_of(trace, account, " By kernel, ", kernels) if operations else ()
@@ -352,25 +356,48 @@ def _works(trace: Trace, account: Account, _: Cause) -> tuple[Span, ...]:
         *_most_of(trace, account, "; ", operations or kernels, are_kernels=not operations),
         _plain("."),
         *(by_kernel and (*by_kernel, _plain("."))),
-        _plain(_limit_of_work(trace)),
         *_graphs(trace),
+        _plain(_limit_of_work(trace, cause)),
     )
 
 
-def _limit_of_work(trace: Trace) -> str:
-    """Return which roof limits most of the work, empty where the roofs of most of it are not known."""
+def title_of_work(trace: Trace) -> str:
+    """Return what the verdict of a busy device is called: by what limits most of its work, if that is known."""
+    return TITLES_OF_ROOFS.get(limits_of_work(trace).most, TITLES["compute"])
+
+
+def _limit_of_work(trace: Trace, cause: Cause) -> str:
+    """Return what limits the kernels, and what of that is not known; empty where copies take more than they do."""
     limits = limits_of_work(trace)
-    if not limits.is_known:
+    if limits.most:
+        return f" {_limit_of_most(limits)}"
+    if cause.kind != "compute":
         return ""
-    if is_memory_bound(trace):
-        return f" The memory limits {format_ratio(limits.memory_ratio)} of the work with a known roof."
-    return f" Arithmetic limits {format_ratio(1 - limits.memory_ratio)} of the work with a known roof."
+    largest = sorted((("The memory", limits.memory), ("Arithmetic", limits.compute)), key=lambda each: -each[1])
+    (first, first_ns), (second, second_ns) = largest
+    if first_ns < LEAST_TOLD * limits.whole or first_ns == 0:
+        return f" What limits the kernels is not known from this recording: {_why_unknown(trace)}."
+    other = f", {second[0].lower()}{second[1:]} {format_ratio(second_ns / limits.whole)}" if second_ns else ""
+    rest = "; of the rest it is not known" if limits.unknown else ""
+    return f" {first} limits {format_ratio(first_ns / limits.whole)} of the time of kernels{other}{rest}."
 
 
-def is_memory_bound(trace: Trace) -> bool:
-    """Return whether bytes rather than operations limit most of the device's work, as far as its roofs are known."""
-    limits = limits_of_work(trace)
-    return limits.is_known and limits.memory > limits.compute
+def _limit_of_most(limits: LimitsOfWork) -> str:
+    limit, ns, at_ns = "Arithmetic", limits.compute, limits.at_compute
+    if limits.most == "memory":
+        limit, ns, at_ns = "The memory", limits.memory, limits.at_memory
+    unknown = limits.unknown / limits.whole
+    rest = f"; of {format_ratio(unknown)} it is not known" if unknown >= LEAST_TOLD else ""
+    share = format_ratio(ns / limits.whole)
+    return f"{limit} limits {share} of the time of kernels, at {format_ratio(at_ns / ns)} of the roof{rest}."
+
+
+def _why_unknown(trace: Trace) -> str:
+    if not trace.meta.has_shapes:
+        return "it has no shapes (--shapes)"
+    if peak_of_device(trace, busiest_device(trace)) is None:
+        return "the peak of this device is not known (tp.peaks.add())"
+    return "what most of them have to do is not known"
 
 
 def _most_of(

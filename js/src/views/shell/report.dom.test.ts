@@ -225,7 +225,7 @@ describe("the golden report", () => {
     const { root } = await show(goldenHost());
     expect(root.querySelector(".tp-verdict-line")).toBeNull();
     await openTab(root, "ops");
-    expect(find(root, ".tp-verdict-line").textContent).toContain("Compute-bound");
+    expect(find(root, ".tp-verdict-line").textContent).toContain("Device-bound");
   });
 
   it("opens its views with digits, and the list of keys with a question mark", async () => {

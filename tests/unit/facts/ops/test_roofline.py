@@ -129,13 +129,23 @@ def test_an_annotation_around_is_no_op() -> None:
     assert timed_work(trace).flops.tolist() == [1e8]
 
 
-def test_without_its_bytes_only_a_product_has_a_roof() -> None:
+def test_without_its_bytes_nothing_has_a_roof() -> None:
     lists = span(
         "aten::_fused_sgd_", 0, 10, **{"Input Dims": [[[9], [4]], [[9], [4]]], "Input type": ["TensorList"] * 2}
     )
     product = span("aten::mm", 20, 10, **{"Input Dims": PRODUCT})
     events = [launch(1, 1, 1), kernel("unnamed", 50, 5, 1), launch(21, 1, 2), kernel("gemm", 60, 400, 2)]
-    frame = ops_table(made([lists, product, *events])).frame
-    assert frame.filter(pl.col("name") == "aten::_fused_sgd_").select("work_flops", "roof_ns").row(0) == (78, None)
-    # Without a type it is computed as float, at 0.5 TFLOP/s.
-    assert row(frame, "aten::mm")[:4] == (10**8, None, 400_000, 200_000)
+    # What takes longer, its operations or its bytes, is not known without a type.
+    frame = ops_table(made([lists, product, *events], op("aten::add", [[9], [9]], 2000, 12))).frame
+    assert frame.sort("name").select("name", "work_flops", "moved_bytes", "roof_ns").rows() == [
+        ("aten::_fused_sgd_", 78, None, None),
+        ("aten::add", 9, 54, 0),
+        ("aten::mm", 10**8, None, None),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "roof"), [("bf16", "compute"), ("f8", None)])
+def test_a_product_has_no_roof_without_the_peak_of_its_type(kind: str, roof: str | None) -> None:
+    tp.peaks.add(NAME, bytes_per_s=1e12, flops_per_s={kind: 1e12})
+    rows = ops_table(made(op("aten::mm", PRODUCT, 0, 400))).frame.to_dicts()
+    assert [row.get("roof") for row in rows] == [roof]

@@ -36,7 +36,7 @@ STEP = annotation("ProfilerStep#0", 0, 100)
         ),
         (
             [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 85, correlation=1)],
-            "Compute-bound",
+            "Device-bound",
             "85 µs of 100 µs per step (85 %); aten::mm takes most, 85 µs. By kernel, k takes most, 85 µs.",
         ),
     ],
@@ -106,7 +106,7 @@ def device_work(busy_us: float) -> list[Event]:
         (20, "Bound by launching ops", "The device is busy 20 %"),
         (
             95,
-            "Compute-bound",
+            "Device-bound",
             "95 µs of 100 µs from the first op to the last work (95 %); aten::mm takes most, 94 µs. By kernel, g",
         ),
     ],
@@ -181,7 +181,7 @@ def test_collectives_of_an_interrupted_step_are_left_out() -> None:
     trace = make_trace(STEP, annotation("ProfilerStep#1", 100, 900), *computing, *waiting)
     cut = replace(trace, steps=trace.steps.with_columns(complete=trace.steps["number"] == 0))
     assert find_verdict(trace).title == "Communication-bound"
-    assert find_verdict(cut).title == "Compute-bound"  # gemm runs for 80 us of step 0, the collective only in step 1
+    assert find_verdict(cut).title == "Device-bound"  # gemm runs for 80 us of step 0, the collective only in step 1
 
 
 def test_collectives_of_several_devices_are_not_added_up() -> None:
@@ -203,14 +203,14 @@ def test_a_device_that_waits_for_the_loader_is_data_bound_and_not_host_bound() -
     # the host waits for.
     computing = span("aten::mm", 30, 70), launch(31, 1, correlation=1), kernel("gemm", 35, 60, correlation=1)
     wait = span("cudaDeviceSynchronize", 40, 57, cat="cuda_runtime", correlation=2)
-    assert find_verdict(make_trace(STEP, loading, *computing, wait)).title == "Compute-bound"
+    assert find_verdict(make_trace(STEP, loading, *computing, wait)).title == "Device-bound"
     assert find_verdict(make_trace(STEP, loading, *computing)).title == "Data-bound"
 
 
 def test_without_steps_the_busiest_device_decides() -> None:
     other = launch(3, 1, correlation=3), kernel("early", 0, 1, 3, device=1), kernel("late", 99, 1, 4, device=1)
     verdict = find_verdict(make_trace(*device_work(95), *other))
-    assert verdict.title == "Compute-bound"  # device 0 is busy for 95 us of 100 us, device 1 for 2 us
+    assert verdict.title == "Device-bound"  # device 0 is busy for 95 us of 100 us, device 1 for 2 us
 
 
 def test_without_steps_and_device_the_ops_are_named() -> None:
