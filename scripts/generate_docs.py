@@ -429,7 +429,9 @@ tp.formulas.add(
 PEAKS_HEAD = """## What devices can do at most
 
 The roof of work is the longer of two times: that of its operations at the peak of their type, and that of its bytes at
-the bandwidth of the memory. Figures are the makers' own, dense, and of one device as torch sees it. A type that units
+the bandwidth of the memory. Figures are the makers' own, dense, and of one device as torch sees it. The last column
+names a public table of others that has the same figures, as far as it has them; where none was found, the overview of a
+report says so as well. A type that units
 for matrices do not know is computed as `f32` by the others. Products of `f32` that the name of their kernel calls TF32
 count as `tf32`. A device that is not in the table has no roof, and the report says so.
 
@@ -730,11 +732,12 @@ def formulas() -> str:
             ", ".join(f"{kind} {rate:,g}" for kind, rate in peak.vector.items()),
             f"{peak.memory:g}",
             f"{peak.note} {peak.source}.".strip(),
+            peak.compared or "nothing",
         )
         for peak in PEAKS
     )
     kinds = ((f"`{kind}`", text) for kind, text in KINDS.items())
-    heads = ("device", "matrices, TFLOP/s", "others, TFLOP/s", "memory, TB/s", "")
+    heads = ("device", "matrices, TFLOP/s", "others, TFLOP/s", "memory, TB/s", "source", "compared with")
     return "\n".join((*parts, PEAKS_HEAD, table(("type", "meaning"), kinds), table(heads, peaks)))
 
 

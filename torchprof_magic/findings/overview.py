@@ -680,7 +680,7 @@ def _work(trace: Trace) -> tuple[Fact, ...]:
     found = Fact(label="Peak", value="not known", unit="text", note=_how_to_know(trace))
     if peak is not None:
         limits = ", ".join(roof_titles(trace))
-        found = Fact(label="Peak", value=peak.title, unit="text", note=f"{limits}. {peak.source} {peak.note}".strip())
+        found = Fact(label="Peak", value=peak.title, unit="text", note=f"{limits}. {peak.origin}")
     return (
         _number("In work of known size", share, "ratio", f"of the {time}; docs/formulas.md lists what is known"),
         found,

@@ -10,6 +10,7 @@ from collections.abc import Mapping  # noqa: TC003 - of a field
 from dataclasses import dataclass, field, replace
 
 TERA = 10**12
+SET_BY_USER = "set by the user"
 # Other names of a device for which its figures do not hold: a part of it, or one for laptops.
 _NOT_THE_SAME = re.compile(r"(?i)\bmig\b|laptop|mobile|max-q")
 
@@ -18,6 +19,7 @@ _NOT_THE_SAME = re.compile(r"(?i)\bmig\b|laptop|mobile|max-q")
 class Peak:
     """One device: ``pattern`` finds its name, ``title`` is what it is called, ``source`` where its figures are from.
 
+    ``compared`` names a public table that has the same figures, as far as it has any; empty if none was found.
     ``matrix`` are the operations per second of units for matrices by type, ``vector`` those of other units, in 10^12;
     ``memory`` is how many 10^12 bytes per second its memory moves. ``note`` says of what they are.
     """
@@ -28,7 +30,15 @@ class Peak:
     vector: Mapping[str, float] = field(default_factory=dict)
     memory: float = 0.0
     source: str = ""
+    compared: str = ""
     note: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Where its figures are from, and that nothing else was found to compare them with."""
+        is_alone = bool(self.pattern) and not self.compared and self.source != SET_BY_USER
+        said = f"{self.source}{', which no second source confirms' * is_alone}."
+        return f"{self.note} {said}".strip()
 
     def flops_per_s(self, kind: str, *, is_matrix: bool) -> float:
         """Return the operations per second with a type, 0 if they are not known.
@@ -50,6 +60,16 @@ def _half(rate: float, **more: float) -> dict[str, float]:
     return {"f16": rate, "bf16": rate, **more}
 
 
+# Public tables of others, with which the figures were compared.
+_TORCH = "torch._inductor.analysis.device_info"
+_LIGHTNING = "lightning.fabric.utilities.throughput"
+_TITAN = "torchtitan.tools.utils"
+_ENGINEERING = "stas00/ml-engineering, compute/accelerator"
+_LOCKWOOD = "glennklockwood.com, processors"
+_LLM_PROF = "citsjtu2020/LLM-Prof, hardware_spec.md"
+_SPECS = "winston-zhang-orz/gpu-specs"
+_HMC = "hmc-tech.com"
+_QUOTED = "its white paper, as public repositories quote it"
 _V100 = "NVIDIA V100 Tensor Core GPU, datasheet"
 _A100 = "NVIDIA A100 Tensor Core GPU, datasheet"
 _H100, _H200 = "NVIDIA H100 Tensor Core GPU, datasheet", "NVIDIA H200 Tensor Core GPU, datasheet"
@@ -76,6 +96,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 14, "f64": 7},
         memory=0.9,
         source=_V100,
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA V100S",
@@ -84,6 +105,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 16.4, "f64": 8.2},
         memory=1.134,
         source=_V100,
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA V100",
@@ -92,6 +114,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 15.7, "f64": 7.8},
         memory=0.9,
         source=_V100,
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA T4",
@@ -100,6 +123,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 8.1},
         memory=0.32,
         source="NVIDIA T4 Tensor Core GPU, datasheet",
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA A100 80GB PCIe",
@@ -108,6 +132,7 @@ PEAKS: tuple[Peak, ...] = (
         vector=_A100_VECTOR,
         memory=1.935,
         source=_A100,
+        compared=_ENGINEERING,
     ),
     Peak(
         title="NVIDIA A100 80GB SXM",
@@ -116,6 +141,7 @@ PEAKS: tuple[Peak, ...] = (
         vector=_A100_VECTOR,
         memory=2.039,
         source=_A100,
+        compared=_TORCH,
     ),
     Peak(
         title="NVIDIA A100 40GB",
@@ -124,6 +150,7 @@ PEAKS: tuple[Peak, ...] = (
         vector=_A100_VECTOR,
         memory=1.555,
         source=_A100,
+        compared=_LOCKWOOD,
     ),
     Peak(
         title="NVIDIA A30",
@@ -140,6 +167,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 35},
         memory=0.6,
         source="NVIDIA A10G Tensor Core GPU for AWS, datasheet",
+        compared="its datasheet, as public repositories quote it",
     ),
     Peak(
         title="NVIDIA A10",
@@ -148,6 +176,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 31.2},
         memory=0.6,
         source="NVIDIA A10 Tensor Core GPU, datasheet",
+        compared=_SPECS,
     ),
     Peak(
         title="NVIDIA A40",
@@ -156,6 +185,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 37.4},
         memory=0.696,
         source="NVIDIA A40, datasheet",
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA RTX A6000",
@@ -164,6 +194,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 38.7},
         memory=0.768,
         source=_AMPERE,
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA L4",
@@ -172,6 +203,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 30.3},
         memory=0.3,
         source="NVIDIA L4 Tensor Core GPU, datasheet",
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA L40S",
@@ -180,6 +212,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 91.6},
         memory=0.864,
         source="NVIDIA L40S, datasheet",
+        compared=_ENGINEERING,
     ),
     Peak(
         title="NVIDIA L40",
@@ -188,6 +221,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 90.5},
         memory=0.864,
         source="NVIDIA L40, datasheet",
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA H100 PCIe",
@@ -196,6 +230,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 51, "f64": 26},
         memory=2.0,
         source=_H100,
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA H100 NVL",
@@ -204,6 +239,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 60, "f64": 30},
         memory=3.9,
         source=_H100,
+        compared=_TITAN,
     ),
     Peak(
         title="NVIDIA GH200 144GB",
@@ -212,6 +248,7 @@ PEAKS: tuple[Peak, ...] = (
         vector=_H100_VECTOR,
         memory=4.9,
         source=_GH200,
+        compared=_ENGINEERING,
     ),
     Peak(
         title="NVIDIA GH200",
@@ -220,6 +257,7 @@ PEAKS: tuple[Peak, ...] = (
         vector=_H100_VECTOR,
         memory=4.0,
         source=_GH200,
+        compared=_ENGINEERING,
     ),
     Peak(
         title="NVIDIA H100 SXM",
@@ -228,6 +266,7 @@ PEAKS: tuple[Peak, ...] = (
         vector=_H100_VECTOR,
         memory=3.35,
         source=_H100,
+        compared=_TORCH,
     ),
     Peak(
         title="NVIDIA H200 NVL",
@@ -236,6 +275,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 60, "f64": 30},
         memory=4.8,
         source=_H200,
+        compared=_LIGHTNING,
     ),
     Peak(
         title="NVIDIA H200",
@@ -244,6 +284,16 @@ PEAKS: tuple[Peak, ...] = (
         vector=_H100_VECTOR,
         memory=4.8,
         source=_H200,
+        compared=_LIGHTNING,
+    ),
+    Peak(
+        title="NVIDIA H20 141GB",
+        pattern=r"\bH20(?:-3e|.*141 ?GB)",
+        matrix=_half(148, tf32=74, f8=296, i8=296, f64=1),
+        vector={"f32": 44, "f64": 1},
+        memory=4.8,
+        source="NVIDIA HGX H20, as resellers list it",
+        compared=_LLM_PROF,
     ),
     Peak(
         title="NVIDIA H20",
@@ -252,6 +302,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 44, "f64": 1},
         memory=4.0,
         source="NVIDIA HGX H20, as resellers list it",
+        compared=_LLM_PROF,
     ),
     Peak(
         title="NVIDIA GB200",
@@ -260,6 +311,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 80, "f64": 40},
         memory=8.0,
         source=_B200,
+        compared=_ENGINEERING,
     ),
     Peak(
         title="NVIDIA GB300",
@@ -268,6 +320,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 80, "f64": 1.3},
         memory=8.0,
         source=_B300,
+        compared=_ENGINEERING,
     ),
     Peak(
         title="NVIDIA B300",
@@ -276,6 +329,8 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 75, "f64": 1.25},
         memory=8.0,
         source=_B300,
+        compared=_LOCKWOOD,
+        note="Sources have 12,600 to 14,000 for f4.",
     ),
     Peak(
         title="NVIDIA B200",
@@ -284,14 +339,16 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 75, "f64": 37},
         memory=8.0,
         source=_B200,
+        compared=_ENGINEERING,
     ),
     Peak(
         title="NVIDIA B100",
         pattern=r"\bB100\b",
-        matrix=_half(1750, tf32=900, f8=3500, f4=7000, i8=3500, f64=30),
+        matrix=_half(1750, tf32=875, f8=3500, f4=7000, i8=3500, f64=30),
         vector={"f32": 60, "f64": 30},
         memory=8.0,
         source=_B200,
+        compared=_ENGINEERING,
     ),
     Peak(
         title="NVIDIA RTX PRO 6000 Blackwell",
@@ -300,6 +357,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 126},
         memory=1.792,
         source=_RTX_PRO,
+        compared=_HMC,
     ),
     Peak(
         title="NVIDIA RTX 6000 Ada",
@@ -308,6 +366,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 91.1},
         memory=0.96,
         source=_ADA,
+        compared=_QUOTED,
     ),
     Peak(
         title="NVIDIA RTX 5090",
@@ -316,6 +375,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 104.8},
         memory=1.792,
         source=_RTX_BLACKWELL,
+        compared=_QUOTED,
         note=_ACCUMULATES,
     ),
     Peak(
@@ -325,6 +385,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 56.3},
         memory=0.96,
         source=_RTX_BLACKWELL,
+        compared=_QUOTED,
         note=_ACCUMULATES,
     ),
     Peak(
@@ -334,6 +395,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 82.6},
         memory=1.008,
         source=_ADA,
+        compared=_HMC,
         note=_ACCUMULATES,
     ),
     Peak(
@@ -343,6 +405,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 48.7},
         memory=0.717,
         source=_ADA,
+        compared=_LIGHTNING,
         note=_ACCUMULATES,
     ),
     Peak(
@@ -352,6 +415,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 35.6},
         memory=0.936,
         source=_AMPERE,
+        compared=_LIGHTNING,
         note=_ACCUMULATES,
     ),
     Peak(
@@ -361,6 +425,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 29.8},
         memory=0.76,
         source=_AMPERE,
+        compared=_LIGHTNING,
         note=_ACCUMULATES,
     ),
     Peak(
@@ -370,7 +435,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 13.4},
         memory=0.616,
         source="NVIDIA Turing GPU Architecture, white paper",
-        note=_ACCUMULATES,
+        note=f"{_ACCUMULATES} At reference clocks; the Founders Edition has 6 % more.",
     ),
     Peak(
         title="AMD Instinct MI355X",
@@ -379,6 +444,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 157.3, "f64": 78.6},
         memory=8.0,
         source="AMD Instinct MI355X, datasheet",
+        compared=_ENGINEERING,
     ),
     Peak(
         title="AMD Instinct MI350X",
@@ -387,6 +453,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 144.2, "f64": 72.1},
         memory=8.0,
         source="AMD Instinct MI350X, datasheet",
+        compared=_TORCH,
     ),
     Peak(
         title="AMD Instinct MI325X",
@@ -395,6 +462,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 163.4, "f64": 81.7},
         memory=6.0,
         source="AMD Instinct MI325X, datasheet",
+        compared=_ENGINEERING,
     ),
     Peak(
         title="AMD Instinct MI300A",
@@ -403,6 +471,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 122.6, "f64": 61.3},
         memory=5.3,
         source="AMD Instinct MI300A, datasheet",
+        compared=_TORCH,
     ),
     Peak(
         title="AMD Instinct MI300X",
@@ -411,6 +480,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 163.4, "f64": 81.7},
         memory=5.3,
         source="AMD Instinct MI300X, datasheet",
+        compared=_TORCH,
     ),
     Peak(
         title="AMD Instinct MI250X",
@@ -419,6 +489,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 23.9, "f64": 23.9},
         memory=1.6,
         source="AMD Instinct MI250X, datasheet",
+        compared=_ENGINEERING,
         note=_DIE,
     ),
     Peak(
@@ -428,6 +499,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 22.6, "f64": 22.6},
         memory=1.6,
         source="AMD Instinct MI250, datasheet",
+        compared=_ENGINEERING,
         note=_DIE,
     ),
     Peak(
@@ -437,6 +509,7 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 22.6, "f64": 22.6},
         memory=1.6,
         source="AMD Instinct MI210, datasheet",
+        compared=_TORCH,
     ),
     Peak(
         title="AMD Instinct MI100",
@@ -445,20 +518,24 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 23.1, "f64": 11.5},
         memory=1.229,
         source="AMD Instinct MI100, brochure",
+        compared="AMD CDNA 2 Architecture, white paper",
     ),
     Peak(
         title="Intel Gaudi 3",
         pattern=r"(?i)\bgaudi ?3|\bHL-3[0-9]{2}",
-        matrix=_half(1835, f8=1835),
+        matrix={"bf16": 1677, "f16": 459, "tf32": 459, "f8": 1677, "f32": 229},
         memory=3.7,
         source="Intel Gaudi 3 AI Accelerator, white paper",
+        compared=_ENGINEERING,
+        note="At the 1.6 GHz at which it runs; its white paper has 1,835 for bf16, at 1.75 GHz.",
     ),
     Peak(
         title="Intel Gaudi 2",
         pattern=r"(?i)\bgaudi ?2|\bHL-2[0-9]{2}",
-        matrix=_half(432, f8=865),
+        matrix={"bf16": 432, "f8": 865},
         memory=2.45,
         source="Intel Gaudi 2 AI Accelerator, product brief",
+        compared=_ENGINEERING,
     ),
     Peak(
         title="MTIA 2i",
@@ -467,14 +544,16 @@ PEAKS: tuple[Peak, ...] = (
         vector={"f32": 2.76},
         memory=0.2048,
         source="Meta, Our next generation Meta Training and Inference Accelerator (2024)",
+        compared="techpowerup.com, news of April 2024",
     ),
     Peak(
         title="MTIA v1",
         pattern=r"(?i)\bMTIA ?(?:v1|1)\b",
         matrix={"f16": 51.2, "i8": 102.4},
-        vector={"f32": 0.8},
+        vector={"f32": 1.6},
         memory=0.176,
         source="Meta, MTIA v1: our first-generation AI inference accelerator (2023)",
+        compared="meups.com.br, news of April 2024",
     ),
 )
 
@@ -525,5 +604,5 @@ def with_figures(peak: Peak, figures: Figures) -> Peak:
         matrix={**peak.matrix, **matrix},
         vector={**peak.vector, **vector},
         memory=peak.memory if figures.bytes_per_s is None else figures.bytes_per_s / TERA,
-        source="set by the user",
+        source=SET_BY_USER,
     )

@@ -103,6 +103,36 @@ def test_every_row_of_the_table_has_figures_and_a_source() -> None:
         }
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("AMD MI350X", "AMD Instinct MI350X"),
+        ("AMD MI300A", "AMD Instinct MI300A"),
+        ("AMD MI300X", "AMD Instinct MI300X"),
+        ("AMD MI210X", "AMD Instinct MI210"),
+        ("NVIDIA A100", "NVIDIA A100-SXM4-80GB"),
+    ],
+)
+def test_figures_are_those_of_the_table_in_torch(theirs: str, ours: str) -> None:
+    torch = pytest.importorskip("torch")
+    found = pytest.importorskip("torch._inductor.analysis.device_info").lookup_device_info(theirs)
+    peak = tp.peaks.of(ours)
+    assert peak is not None
+    kinds = {"f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i8": torch.int8}
+    for kind in kinds.keys() & peak.matrix.keys() - ({"i8"} if theirs == "AMD MI210X" else set()):
+        assert peak.matrix[kind] == pytest.approx(found.tops[kinds[kind]], rel=0.002)
+    assert peak.memory == pytest.approx(found.dram_bw_gbs / 1000, rel=0.002)
+
+
+def test_a_report_says_of_figures_that_no_second_source_confirms_them() -> None:
+    alone = {peak.title for peak in model.PEAKS if "no second source" in peak.origin}
+    assert alone == {peak.title for peak in model.PEAKS if not peak.compared}
+    assert alone == {"NVIDIA A30", "NVIDIA RTX 2080 Ti"}
+    tp.peaks.add("A30", bytes_per_s=1e12)
+    assert tp.peaks.of("NVIDIA A30").origin == "set by the user."  # type: ignore[union-attr]
+    tp.peaks.remove("A30")
+
+
 def test_users_change_figures_and_add_devices() -> None:
     tp.peaks.add("mi300x", bytes_per_s=4e12)
     peak = tp.peaks.of("AMD Instinct MI300X")
