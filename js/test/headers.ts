@@ -77,6 +77,7 @@ export function tableHeader(name: string, more: Partial<TableHeader> = {}): Tabl
     note: null,
     device: null,
     answer: "",
+    rest: null,
     ...more,
   };
 }

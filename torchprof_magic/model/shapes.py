@@ -213,7 +213,8 @@ class Table:
     With an ``outline``, rows open and close. In an ``is_sparse`` table, rows without any number other than 0 are
     dim and show no numbers. ``note`` is a column with a remark on a row, which is shown beside its name. ``device``
     is of what the device time of all rows consists, where they add up to that of all devices. ``answer`` is a
-    sentence above the rows, with code between backticks.
+    sentence above the rows, with code between backticks. Rows that are true in the column ``rest`` are what has no name
+    of its own, such as work of no op: they stand last in any order, dim, and the bars are on the scale of the others.
     """
 
     frame: pl.DataFrame
@@ -227,6 +228,7 @@ class Table:
     note: str | None = None
     device: DeviceTime | None = None
     answer: str = ""
+    rest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

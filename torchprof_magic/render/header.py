@@ -86,6 +86,7 @@ class TableHeader(FramedHeader, frozen=True, kw_only=True, tag="table", tag_fiel
     note: str | None
     device: DeviceTime | None
     answer: str
+    rest: str | None
 
 
 class TreeHeader(FramedHeader, frozen=True, kw_only=True, tag="tree", tag_field="shape"):
@@ -286,6 +287,7 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 note=shape.note,
                 device=shape.device,
                 answer=shape.answer,
+                rest=shape.rest,
             )
         case Tree():
             return TreeHeader(**framed, weights=shape.weights, threads=shape.threads, device=shape.device)

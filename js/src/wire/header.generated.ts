@@ -253,6 +253,7 @@ export const tableHeader = record({
   note: orNull(text),
   device: orNull(deviceTime),
   answer: text,
+  rest: orNull(text),
 });
 export type TableHeader = Checked<typeof tableHeader>;
 

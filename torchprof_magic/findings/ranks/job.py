@@ -65,14 +65,14 @@ RANK_COLUMNS = (
     ),
     Column(
         name="wait_ns",
-        title="Waits for others",
+        title="It waits",
         unit="ns",
         definition="Time per step that the rank waits for others: the length of each collective less the shortest "
         "among its ranks, summed over those of its steps that count. This needs no common clock.",
     ),
     Column(
         name="caused_wait_ns",
-        title="Others wait",
+        title="Others wait for it",
         unit="ns",
         definition="Time per step that all others together wait in the collectives to which this rank comes last, "
         "of those of its steps that count.",

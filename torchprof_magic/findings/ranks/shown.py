@@ -29,20 +29,23 @@ _LANES: tuple[tuple[str, Literal["thread", "stream"]], ...] = (
     ("collectives", "stream"),
     ("compute", "stream"),
 )
-# How each part of a rank's bar is drawn: in the hue of a phase, of two at once, or as waiting.
+# How each part of a rank's bar is drawn: in the hue of a phase, of two at once, as idle, or as waiting. What a rank
+# waits for the others stands last, so that the one they wait for is the one without it.
 PARTS = {
     "only_compute_ns": "forward",
     "hidden_comm_ns": "both",
-    "exposed_comm_ns": "communication",
+    "own_comm_ns": "communication",
     "copy_ns": "data",
     "idle_ns": "idle",
+    "waited_ns": "waiting",
 }
 PART_TITLES = {
     "only_compute_ns": "compute",
     "hidden_comm_ns": "both",
-    "exposed_comm_ns": "communication alone",
+    "own_comm_ns": "communication",
     "copy_ns": "copies",
     "idle_ns": "GPU waits for the host",
+    "waited_ns": "waits for other ranks",
 }
 HOST_IDLE_TITLE = "idle"
 # The numbers beside the bars, as far as there are such parts of them, and what they are called as in the legend.
@@ -54,8 +57,12 @@ WAITS_VIEW = "waits"
 def ranks_view(job: Job) -> Table:
     """Return one row per rank, with the parts of its bar."""
     verdict = ranks_verdict(job)
+    # Waiting is of all collectives, and some of it is hidden behind other work.
+    waited_ns = pl.min_horizontal("wait_ns", "exposed_comm_ns")
     frame = job.ranks.with_columns(
         (pl.col("compute_ns") - pl.col("hidden_comm_ns")).alias("only_compute_ns"),
+        (pl.col("exposed_comm_ns") - waited_ns).alias("own_comm_ns"),
+        waited_ns.alias("waited_ns"),
         (pl.col("rank") == (-1 if verdict.rank is None else verdict.rank)).alias("is_late"),
         pl.col("file").map_elements(short_file, return_dtype=pl.String),
     )

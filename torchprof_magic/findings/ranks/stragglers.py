@@ -17,7 +17,7 @@ COLUMNS = (
     Column(name="rank", title="Rank", unit="count", definition="Number of the rank that others wait for."),
     Column(
         name="caused_wait_ns",
-        title="Others wait",
+        title="Others wait for it",
         unit="ns",
         definition="What all others together wait, a step, in the collectives to which it comes last.",
         has_bar=True,

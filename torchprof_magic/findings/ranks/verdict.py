@@ -115,10 +115,10 @@ def ranks_verdict(job: Job) -> RanksVerdict:
 def _straggler(job: Job, top: Mapping[str, object], wait_ns: int, share: float) -> RanksVerdict:
     rank = int(str(top["rank"]))
     text = (
-        _plain("The others wait "),
+        _plain("The other ranks together wait "),
         _strong(format_ns(float(str(top["caused_wait_ns"])))),
         _plain(
-            f" for it in sum{_a_step(job)}, in {top['last_in']} of "
+            f" for it{_a_step(job)}, in {top['last_in']} of "
             f"{counted(int(str(top['collectives'])), 'collective')}{_longest(job, rank)}. "
         ),
         *_cause_words(top, job),
@@ -142,10 +142,10 @@ def _straggler(job: Job, top: Mapping[str, object], wait_ns: int, share: float) 
 def _uneven(job: Job, wait_ns: int, share: float) -> RanksVerdict:
     ranks = job.stragglers["rank"].head(3).to_list()
     text = (
-        _plain("The ranks wait "),
+        _plain("The ranks together wait "),
         _strong(format_ns(wait_ns)),
         _plain(
-            f" in sum{_a_step(job)}, {format_ratio(share)} of their steps, and no single one causes most of it. "
+            f"{_a_step(job)}, {format_ratio(share)} of their steps, and no single one causes most of it. "
             f"Most often "
         ),
         _plain(f"the last are: {', '.join(f'rank {rank}' for rank in ranks)}."),
@@ -161,7 +161,7 @@ def _longest(job: Job, rank: int) -> str:
     if late.height == 0:
         return ""
     row = late.row(0, named=True)
-    return f"; rank {row['first_rank']} waits {format_ns(row['skew_ns'])} in number {row['number']} alone"
+    return f"; rank {row['first_rank']} waits longest, {format_ns(row['skew_ns'])} in collective {row['number']}"
 
 
 def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:

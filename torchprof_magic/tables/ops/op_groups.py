@@ -69,13 +69,16 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
     ops = _interleaved(ops.with_columns(_unknown(table.columns)), _inside_of_ops(trace, part))
     names = [column.name for column in columns]
     is_called, is_closed = (pl.col("part") == CALLED).alias("is_called"), (pl.col("kind") != NO_OP).alias("is_closed")
+    is_mostly_no_op = has_mostly_no_op(table.frame)
+    is_rest = _waits() if is_mostly_no_op else _waits() | (pl.col("kind") == NO_OP)
     return Table(
-        frame=ops.select("id", "above", "kind", "note", is_called, is_closed, *names),
+        frame=ops.select("id", "above", "kind", "note", is_called, is_closed, is_rest.alias("is_rest"), *names),
         columns=columns,
         sort_by=table.sort_by,
-        outline=_OUTLINE_OF_KERNELS if has_mostly_no_op(table.frame) else _OUTLINE_WITH_CALLS,
+        outline=_OUTLINE_OF_KERNELS if is_mostly_no_op else _OUTLINE_WITH_CALLS,
         device=table.device,
         note="note",
+        rest="is_rest",
     )
 
 
@@ -96,6 +99,11 @@ def without_scopes(ops: Table) -> pl.DataFrame:
     """Return the top rows of a table of ops, without the annotations around others where it tells them apart."""
     frame = top_rows(ops)
     return frame.filter(~is_scope()) if {"kind", "total_cpu_ns"} <= {*frame.columns} else frame
+
+
+def _waits() -> pl.Expr:
+    """Return which annotations only wait, for autograd's threads."""
+    return is_scope() & (pl.col("phase") == "waiting")
 
 
 def _scope_note() -> pl.Expr:
@@ -141,12 +149,14 @@ def ops_grouped(trace: Trace, key: str, part: TimeRange = WHOLE) -> Table:
         Column(name="name", title=title, unit="code", definition=KEYS[key].definition) if each.name == "name" else each
         for each in columns
     )
+    is_rest = (pl.col("kind") == NO_OP).alias("is_rest")
     return Table(
-        frame=rows.select("id", "above", "kind", *(column.name for column in columns)),
+        frame=rows.select("id", "above", "kind", is_rest, *(column.name for column in columns)),
         columns=columns,
         sort_by=table.sort_by,
         outline=_OUTLINE,
         device=device_time(trace, part),
+        rest="is_rest",
     )
 
 

@@ -58,7 +58,7 @@ SUMS = (
     ),
     Column(
         name="above_ns",
-        title="Above the roof",
+        title="Could gain",
         unit="ns",
         definition="What it took longer than at the roof: what faster kernels could save at most.",
         is_minor=True,

@@ -17,6 +17,8 @@ from torchprof_magic.model.units import format_flop
 from torchprof_magic.tables.ops import kernels, op_table, rates
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
@@ -41,7 +43,7 @@ BEYOND = Column(
     is_minor=True,
 )
 # What stands beside the points, in this order.
-_SHOWN = ("name", "phase", "worked_ns", "roof_ratio", "roof", "above_ns", "calls", "kind")
+_SHOWN = ("name", "phase", "above_ns", "roof_ratio", "worked_ns", "roof", "calls", "kind")
 _RATES = ("flops_per_s", "moved_bytes_per_s", "flops_per_byte", "roof_ns", "work_flops", "moved_bytes")
 _IN_SIGHT = {"name", "phase", "worked_ns", "roof_ratio", "roof", "above_ns", "flops_per_s"}
 # Roofs of types in which less than this part of the operations is done say little.
@@ -52,7 +54,13 @@ def _columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     by_name = {column.name: column for column in columns}
     shown = [by_name[name] for name in (*_SHOWN, *_RATES) if name in by_name]
     shown += [BEYOND] * ("roof_ratio" in by_name)
-    return tuple(replace(column, is_minor=column.name not in _IN_SIGHT) for column in shown)
+    main = _main(by_name)
+    return tuple(replace(each, is_minor=each.name not in _IN_SIGHT, has_bar=each.name == main) for each in shown)
+
+
+def _main(names: Collection[str]) -> str:
+    """Return the column by which the rows are sorted: what they could gain, where their roofs are known."""
+    return "above_ns" if "above_ns" in names else "worked_ns"
 
 
 COLUMNS = _columns(op_table.COLUMNS)
@@ -63,13 +71,13 @@ _SCHEMA = {
 
 @once_for_the_whole
 def roofline_table(trace: Trace, part: TimeRange) -> Table:
-    """Return one row per op with known work, what took the longest first."""
+    """Return one row per op with known work, what could gain most first; without known roofs what took the longest."""
     return _points(trace, op_table.ops_table(trace, part))
 
 
 @once_for_the_whole
 def roofline_of_kernels(trace: Trace, part: TimeRange) -> Table:
-    """Return one row per kernel with known work, what took the longest first."""
+    """Return one row per kernel with known work, what could gain most first, as those of ops."""
     return _points(trace, kernels.kernels_table(trace, part))
 
 
@@ -89,6 +97,7 @@ def _points(trace: Trace, table: Table) -> Table:
     columns = _columns(table.columns)
     is_known = pl.col("moved_bytes_per_s").is_not_null()
     has_roof = "roof_ratio" in table.frame.columns
+    main = _main(table.frame.columns)
     frame = table.frame.filter(is_known).with_columns(*[_beyond(trace)] * has_roof)
     frame = frame.select(column.name for column in columns)
     points = Points(
@@ -100,10 +109,10 @@ def _points(trace: Trace, table: Table) -> Table:
         roofs=roofs(trace),
     )
     return Table(
-        frame=frame.sort("worked_ns", "name", descending=[True, False]),
+        frame=frame.sort(main, "worked_ns", "name", descending=[True, True, False], nulls_last=True),
         columns=columns,
         points=points,
-        sort_by="worked_ns",
+        sort_by=main,
     )
 
 

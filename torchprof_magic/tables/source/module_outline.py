@@ -74,9 +74,10 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     frame = frame.with_columns(pl.when(pl.col("path") != OUTSIDE).then(pl.col(name)).alias(name) for name in halves)
     columns = _with_both_passes([column for column in table.columns if column.name != "parent"], frame)
     names = dict.fromkeys((*(column.name for column in columns), *(each for each in halves if each in frame.columns)))
-    frame = frame.select("id", "above", "is_closed", "is_extra", *names)
+    is_rest = (pl.col("path") == OUTSIDE).alias("is_rest")
+    frame = frame.select("id", "above", "is_closed", "is_extra", is_rest, *names)
     outline = Outline(id="id", parent="above", open_levels=MOST_LEVELS, closed="is_closed", extra="is_extra")
-    return Table(frame=frame, columns=columns, outline=outline)
+    return Table(frame=frame, columns=columns, outline=outline, rest="is_rest")
 
 
 def _with_closed(shown: list[Row], heat: Column) -> list[Row]:

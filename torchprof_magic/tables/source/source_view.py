@@ -67,7 +67,8 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     frame = _hottest_below(trace, table.frame) if is_watched else table.frame
     frame = frame.with_columns(files_as_shown(trace, frame["file"]), _notes(trace, frame))
     frame = pl.concat([frame, _rest(trace, table.frame, part)], how="diagonal_relaxed")
-    frame = frame.with_columns(pl.sum_horizontal(_DEVICE).alias("both_device_ns"))
+    is_rest = pl.col("line").is_null() & (pl.col("source") == OUTSIDE)
+    frame = frame.with_columns(pl.sum_horizontal(_DEVICE).alias("both_device_ns"), is_rest.alias("is_rest"))
     shown = replace(_with_columns(table, frame), note="note" if frame["note"].is_not_null().any() else None)
     if not is_watched:
         columns = shown.columns if has_fx_nodes(trace) else tuple(map(_of_function, shown.columns))
@@ -150,8 +151,8 @@ def _with_columns(table: Table, frame: pl.DataFrame) -> Table:
     gone = {"file"} if is_single and has_text else set()
     columns = [column for column in columns if column.name not in gone and _says_something(frame[column.name])]
     hidden = [part.column for column in columns for part in column.parts]
-    names = list(dict.fromkeys(("file", *(column.name for column in columns), *hidden, "note")))
-    return replace(table, frame=frame.select(names), columns=tuple(columns))
+    names = list(dict.fromkeys(("file", *(column.name for column in columns), *hidden, "note", "is_rest")))
+    return replace(table, frame=frame.select(names), columns=tuple(columns), rest="is_rest")
 
 
 def _of_function(column: Column) -> Column:

@@ -124,6 +124,12 @@ export function asideRows({ outline }: TableHeader, frame: Frame): ArrayLike<num
   return column?.kind === "number" ? column.values : [];
 }
 
+/** 1 for rows that have no name of their own, such as work of no op. */
+export function restRows({ rest }: TableHeader, frame: Frame): ArrayLike<number> {
+  const column = frame.columns.get(rest ?? "");
+  return column?.kind === "number" ? column.values : [];
+}
+
 // Parts of device time that are less than this share of it are not told.
 const LEAST_SHARE = 0.001;
 

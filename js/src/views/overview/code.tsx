@@ -215,7 +215,8 @@ function LineRow({ code, row, head }: LineProps) {
   const value = <Digits text={number} decimals={column.decimals} />;
   const hue = hueColumn(view, "");
   const bar = { report, view, frame, column, row, hue, value, isQuiet: number === "" };
-  const looks = `${number === "" ? " tp-quiet" : ""}${row === named ? " tp-line-named" : ""}`;
+  const isDim = number === "" || column.rest[row] === 1;
+  const looks = `${isDim ? " tp-quiet" : ""}${row === named ? " tp-line-named" : ""}`;
   return (
     <>
       {head !== "" && <li class="tp-lines-file">{head}</li>}

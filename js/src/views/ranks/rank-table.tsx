@@ -113,6 +113,7 @@ function Row({ list, row }: RowProps) {
       </td>
       {columns.map((column, at) => (
         <td key={column.name} class={minorClass(at, columns.length)}>
+          {column.name === "caused_wait_ns" && <Caused list={list} row={row} />}
           <Digits text={textAt(list, column, row)} decimals={decimalsOf(list, column)} />
         </td>
       ))}
@@ -151,6 +152,17 @@ function Bar({ list, row }: RowProps) {
           }}
         />
       ))}
+    </span>
+  );
+}
+
+/** How long the others wait for a rank, as a bar on a scale of its own: that of the late one is the longest. */
+function Caused({ list: { frame, rows }, row }: RowProps) {
+  const [ns = 0, ...others] = [row, ...rows].map((each) => numberAt(frame, "caused_wait_ns", each));
+  const most = Math.max(...others);
+  return (
+    <span class="tp-bar-track tp-caused">
+      <span class="tp-bar" style={{ width: percent(most > 0 ? ns / most : 0) }} />
     </span>
   );
 }
@@ -205,7 +217,7 @@ function decimalsOf({ look, longest }: RankList, { unit }: ColumnHeader): number
 
 /** How a part of a bar is filled. Waiting is hatched, in every view. */
 function fillOf(look: string, theme: Theme): string {
-  if (look === "idle") {
+  if (look === "waiting") {
     // A tile, because lines of a repeated gradient beat with the pixels.
     const line = "var(--tp-muted)";
     return `linear-gradient(135deg, ${line} 8%, transparent 9% 50%, ${line} 51% 58%, transparent 59%) 0 0 / 7px 7px`;

@@ -22,7 +22,7 @@ const COLUMNS = [
   columnHeader("rank", "count", { title: "Rank" }),
   columnHeader("step_ns", "ns", { title: "Step" }),
   columnHeader("compute_ns", "ns", { title: "Compute" }),
-  columnHeader("caused_wait_ns", "ns", { title: "Others wait" }),
+  columnHeader("caused_wait_ns", "ns", { title: "Others wait for it" }),
 ];
 
 /** Ranks 0, 1 and 2 of 10, 20 and 15 ms, and as many `more` between; rank 1 waits 5 ms for the last, which is late. */

@@ -13,7 +13,7 @@ import { useWidth } from "../common/use-width";
 import { TableView } from "../table/grid";
 
 const LEAST_HEIGHT = 260;
-const MOST_HEIGHT = 440;
+const MOST_HEIGHT = 330;
 // Of its width.
 const HEIGHT_RATIO = 0.7;
 const LEFT = 62;

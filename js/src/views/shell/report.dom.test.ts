@@ -511,6 +511,7 @@ describe("a grouping that the kernel builds on request", () => {
     note: null,
     device: null,
     answer: "",
+    rest: null,
     empty: null,
   };
   const asked = ({ host }: Mounted) => host.sent.at(-1) as Readonly<Record<string, unknown>>;

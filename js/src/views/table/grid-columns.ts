@@ -18,7 +18,7 @@ import {
   wordAt,
 } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
-import { divisorOf, isFile, isLine, leadColumn } from "../common/describe";
+import { divisorOf, isFile, isLine, leadColumn, restRows } from "../common/describe";
 
 export interface GridColumn {
   readonly header: ColumnHeader;
@@ -32,7 +32,7 @@ export interface GridColumn {
   readonly widthPx: number;
   /** The width that shows all text, up to a limit; minor columns are hidden to get it. */
   readonly wishPx: number;
-  /** The largest magnitude, which is the length of a full bar. */
+  /** The largest magnitude of rows with a name, which is the length of a full bar. */
   readonly largest: number;
   /** Numbers are shown divided by this. */
   readonly divisor: number;
@@ -45,9 +45,11 @@ export interface GridColumn {
   /** The most decimals of its numbers. */
   readonly decimals: number;
   readonly text: (row: number) => string;
+  /** 1 for rows that have no name of their own. */
+  readonly rest: ArrayLike<number>;
 }
 
-const LEAD_MIN_PX = 210;
+const LEAD_MIN_PX = 160;
 // Of a name beside what it was, and what it is.
 const LEAD_CHANGED_PX = 120;
 // Of a name that stands beside its place.
@@ -78,6 +80,7 @@ const MEASURED_ROWS = 200;
  */
 export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonly GridColumn[] {
   const lead = leadColumn(view.columns);
+  const rest = restRows(view, frame);
   const found = view.columns.flatMap((header) => {
     const cells = frame.columns.get(header.name);
     const divisor = divisorOf(header, steps);
@@ -94,10 +97,13 @@ export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonl
     const looks =
       cells.kind === "text"
         ? textLooks(header, cells, isLead, view.outline !== null, noteOf(view, frame))
-        : numberLooks(header, cells, divisor, Math.max(...beside));
+        : {
+            ...numberLooks(header, cells, divisor, Math.max(...beside)),
+            largest: largestOf(cells.values, rest),
+          };
     const isMain = header.name === view.sort_by;
     const isIdle = !isLead && !isMain && isEmpty(header, cells, largest);
-    return { header, cells, isLead, isDot, divisor, isMain, isIdle, ...looks };
+    return { header, cells, isLead, isDot, divisor, isMain, isIdle, rest, ...looks };
   });
 }
 
@@ -180,11 +186,11 @@ function titleWithUnit(title: string, { suffix }: ColumnFormat): string {
   return suffix === "" || title.endsWith(suffix) ? title : `${title} ${suffix}`;
 }
 
-function largestOf(values: Numbers): number {
+function largestOf(values: Numbers, rest: ArrayLike<number> = []): number {
   let largest = 0;
-  for (const value of values) {
+  for (const [row, value] of values.entries()) {
     const size = Math.abs(value);
-    if (size > largest) largest = size;
+    if (size > largest && rest[row] !== 1) largest = size;
   }
   return largest;
 }
@@ -306,9 +312,9 @@ export function hueColumn({ columns, sort_by: main }: TableHeader, sorted: strin
   return [sorted, main ?? ""].find((name) => bars.includes(name)) ?? bars[0] ?? "";
 }
 
-/** The length of a row's bar, 0–1: that of a difference whatever its sign, and none of another negative number. */
-export function barRatio({ header, cells, largest }: GridColumn, row: number): number {
-  if (!header.has_bar || largest === 0 || cells.kind === "text") return 0;
+/** The length of a row's bar, 0–1: that of a difference whatever its sign, and none of another negative number or of a rest. */
+export function barRatio({ header, cells, largest, rest }: GridColumn, row: number): number {
+  if (!header.has_bar || largest === 0 || cells.kind === "text" || rest[row] === 1) return 0;
   const value = cells.values[row] ?? Number.NaN;
   const length = header.is_change ? Math.abs(value) : Math.max(value, 0);
   return Number.isNaN(length) ? 0 : length / largest;

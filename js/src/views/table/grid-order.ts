@@ -25,6 +25,17 @@ export const orderedRows = keptPer(
   },
 );
 
+/** The same rows, with those of the rest behind all others. */
+export function withRestLast(order: Uint32Array, rest: ArrayLike<number>): Uint32Array {
+  if (rest.length === 0) return order;
+  const named = order.filter((row) => rest[row] !== 1);
+  const last = order.filter((row) => rest[row] === 1);
+  const sorted = new Uint32Array(order.length);
+  sorted.set(named);
+  sorted.set(last, named.length);
+  return sorted;
+}
+
 /** Numbers that order a column: its values, or the alphabetical places of its words. */
 function ranksOf(column: Column): ArrayLike<number> {
   return column.kind === "text" ? wordRanks(column) : column.values;

@@ -12,7 +12,7 @@ import {
 import type { Frame } from "../../wire/frame";
 import type { GridColumn } from "./grid-columns";
 import { compileFilter } from "./grid-filter";
-import { orderedRows } from "./grid-order";
+import { orderedRows, withRestLast } from "./grid-order";
 
 /** The part of a table that the row models use. */
 interface Features {
@@ -67,7 +67,8 @@ function sortRows(table: GridTable, rows: Rows, [sort]: SortingState): Rows {
   const column = table.getColumn(sort.id)?.columnDef.meta;
   if (column === undefined) return rows;
   const sorted: Row<Features, Frame>[] = [];
-  for (const place of orderedRows(column.cells, sort.desc, column.header.is_change)) {
+  const order = orderedRows(column.cells, sort.desc, column.header.is_change);
+  for (const place of withRestLast(order, column.rest)) {
     const row = rows[place];
     if (row !== undefined) sorted.push(row);
   }

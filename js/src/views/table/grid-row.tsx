@@ -6,6 +6,7 @@ import { phaseColor, phaseTitle } from "../../base/palette";
 import { type Frame, numberAt, stringAt } from "../../wire/frame";
 import type { ColumnHeader, TableHeader } from "../../wire/header";
 import type { ReportContext } from "../common/context";
+import { restRows } from "../common/describe";
 import { Digits, filledClass, PhaseDot, percent } from "../common/parts";
 import { barRatio, type GridColumn } from "./grid-columns";
 import { cellClass } from "./grid-header";
@@ -62,7 +63,8 @@ export function GridRow(props: GridRowProps) {
 
 function RowView(props: GridRowProps) {
   const { id, view, frame, columns, row, position, isSelected, outline, acts } = props;
-  const isQuiet = view.is_sparse && isWithoutNumbers(view, frame, row);
+  const isQuiet =
+    restRows(view, frame)[row] === 1 || (view.is_sparse && isWithoutNumbers(view, frame, row));
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: keys belong to the grid, which has the focus.
     // biome-ignore lint/a11y/useSemanticElements: part of a virtual grid.

@@ -8,10 +8,17 @@ import { revealIn, select, type TableState } from "../../state/store";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { TableHeader } from "../../wire/header";
 import { firstTree, type ReportContext, type TableProps } from "../common/context";
-import { asideRows, leadColumn, nameColumn, rowOfName, stepsShown } from "../common/describe";
+import {
+  asideRows,
+  leadColumn,
+  nameColumn,
+  restRows,
+  rowOfName,
+  stepsShown,
+} from "../common/describe";
 import { compileFilter, type RowTest } from "./grid-filter";
 import { moveFor } from "./grid-keys";
-import { orderedRows } from "./grid-order";
+import { orderedRows, withRestLast } from "./grid-order";
 import {
   allRowsOf,
   countLeft,
@@ -164,7 +171,9 @@ function useOutline(
     if (tree === null || view.outline === null) return null;
     const cells = sort === undefined ? undefined : frame.columns.get(sort.id);
     const order =
-      sort === undefined || cells === undefined ? allRows(frame) : orderedRows(cells, sort.desc);
+      sort === undefined || cells === undefined
+        ? allRows(frame)
+        : withRestLast(orderedRows(cells, sort.desc), restRows(view, frame));
     const test = compileFilter(query, table.getAllLeafColumns().map(gridColumnOf));
     const matches = test === null ? null : matchingRows(frame, asideRows(view, frame), test);
     return outlineOf({ tree, openLevels: view.outline.open_levels, toggled, order, matches });

@@ -109,6 +109,7 @@ def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_kno
         "above": "",
         "kind": NO_OP,
         "is_called": False,
+        "is_rest": True,
         "name": UNDER_NO_OP,
         "phase": "python",
         "self_device_ns": 24_000,
@@ -133,6 +134,18 @@ def test_a_range_around_ops_is_called_a_scope() -> None:
         "aten::mm": None,
         "nccl:all_reduce": None,
     }
+
+
+def test_work_of_no_op_and_scopes_that_only_wait_stand_last_but_other_scopes_are_rows_like_all() -> None:
+    forward = annotation("forward", 0, 100), *LINEAR
+    view = ops_view(make_trace(*forward, kernel("early", 1, 4, correlation=99)))
+    assert view.rest == "is_rest"
+    assert view.frame.filter("is_rest", above="")["name"].to_list() == [UNDER_NO_OP]
+
+
+def test_where_the_ops_of_most_work_are_not_known_that_work_is_no_rest() -> None:
+    view = ops_view(make_trace(span("aten::mm", 0, 50), kernel("early", 1, 4, correlation=99)))
+    assert not view.frame["is_rest"].any()
 
 
 def test_an_op_and_a_range_of_one_name_have_their_own_rows_and_kernels() -> None:
