@@ -7,7 +7,7 @@ import { find, hostOf, type Mounted, mount, openTab, press, settle } from "../..
 import { decodeFrame } from "../../wire/decode";
 import type { Column } from "../../wire/frame";
 import type { BarPart, ReportHeader } from "../../wire/header";
-import { fittingColumns, gridColumns } from "./grid-columns";
+import { barRatio, fittingColumns, gridColumns } from "./grid-columns";
 import { orderedRows } from "./grid-order";
 import { createGridTable, type GridTable } from "./grid-table";
 
@@ -402,6 +402,25 @@ describe("sorting", () => {
     const cells: Column = { kind: "number", values: Float64Array.of(1, -3, Number.NaN, 2) };
     expect(Array.from(orderedRows(cells, true, true))).toEqual([1, 3, 0, 2]);
     expect(Array.from(orderedRows(cells, true))).toEqual([3, 0, 1, 2]);
+  });
+
+  it("puts what has no name of its own last in either direction, off the scale of the bars", () => {
+    const values = Float64Array.of(9, 1, 3);
+    const rest = { kind: "number", values: Float64Array.of(1, 0, 0) } as const;
+    const columns = new Map<string, Column>([
+      ["v", { kind: "number", values }],
+      ["is_rest", rest],
+    ]);
+    const more = { rows: 3, columns };
+    const bar = columnHeader("v", "ns", { has_bar: true });
+    const view = tableHeader("ops", { columns: [bar], rest: "is_rest" });
+    const state = { query: signal(""), sorting: signal([{ id: "v", desc: true }]) };
+    const table = createGridTable(view, more, state);
+    expect(rowsOf(table)).toEqual([2, 1, 0]);
+    table.setSorting([{ id: "v", desc: false }]);
+    expect(rowsOf(table)).toEqual([1, 2, 0]);
+    const [column] = gridColumns(view, more);
+    expect([0, 1, 2].map((row) => column && barRatio(column, row))).toEqual([0, 1 / 3, 1]);
   });
 
   it("keeps the order of equal values", () => {
