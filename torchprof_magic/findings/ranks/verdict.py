@@ -145,8 +145,7 @@ def _uneven(job: Job, wait_ns: int, share: float) -> RanksVerdict:
         _plain("The ranks together wait "),
         _strong(format_ns(wait_ns)),
         _plain(
-            f"{_a_step(job)}, {format_ratio(share)} of their steps, and no single one causes most of it. "
-            f"Most often "
+            f"{_a_step(job)}, {format_ratio(share)} of their steps, and no single one causes most of it. Most often "
         ),
         _plain(f"the last are: {', '.join(f'rank {rank}' for rank in ranks)}."),
     )
