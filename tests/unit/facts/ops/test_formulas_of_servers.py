@@ -135,6 +135,45 @@ def work(op: str, shapes: list[Any], dtypes: list[str], values: list[str] | None
         ("aten::_fft_c2c", [[3, 8], [], [], []], ["c10::complex<float>"], ["", "[1]", "0", "True"], 5 * 24 * 3, 384),
         ("aten::_fft_r2c", [[3, 8], [], [], []], [F32], ["", "[1]", "0", "True"], 180, 96 + 15 * 8),
         ("aten::grid_sampler_2d", [[1, 3, 4, 4], [1, 2, 2, 2]], [F32, F32], [], 8 * 12, (48 + 8 + 12) * 4),
+        # orders of inputs as in the sources of the packages: the output comes first, in the middle, or not at all
+        ("sgl_kernel::gemma_rmsnorm", [[3, 4], [3, 4], [4], [], []], [BF16] * 3, [], 4 * 12 + 6, (12 + 12 + 4) * 2),
+        ("trtllm::cublas_scaled_mm", [[3, 4], [4, 5], [3, 1], [1, 5]], [F8, F8, F32, F32], [], 120, 12 + 20 + 30 + 32),
+        (
+            "_C::cutlass_mxfp8_grouped_mm",
+            [[6, 4], [3, 5, 4], [6, 1], [3, 5, 1], [6, 5]],
+            [F8, F8, U8, U8, BF16],
+            [],
+            240,
+            24 + 60 + round(60 * (1 - (2 / 3) ** 6)),
+        ),
+        (
+            "aiter::moe_cktile2stages_gemm1_ck",
+            [[3, 4], [5, 6, 4], [3, 2, 6], [8], [2], [1]],
+            [BF16] * 3 + ["int"] * 3,
+            [],
+            2 * 6 * 24,
+            24 + 72 + round(240 * (1 - (4 / 5) ** 6)),
+        ),
+        (
+            "xformers::efficient_attention_forward_ck",
+            [[2, 6, 4, 8]] * 3 + [[]] * 7,
+            [BF16] * 3,
+            [""] * 8 + ["True", "1"],
+            8 * 36 * 16,
+            4 * 384 * 2,
+        ),
+        # without a key, and neither counts the table of angles
+        ("_C::rotary_embedding", [[3], [3, 8], [], [], [9, 4]], [I64, BF16, "", "Scalar", BF16], [], 3 * 24, 96),
+        ("FusedRoPEFunc", [[6, 2, 4, 8], [6, 1, 1, 8]], [F32, F32], [], 3 * 384, 2 * 384 * 4),
+        # not the whole cache
+        (
+            "_C_cache_ops::concat_and_cache_mla",
+            [[3, 16], [3, 4], [100, 64, 20], [3]],
+            [BF16] * 3 + [I64],
+            [],
+            0,
+            2 * (96 + 24) + 24,
+        ),
         # kernels of servers
         ("_C::dynamic_scaled_fp8_quant", [[3, 4], [3, 4], [1]], [F8, BF16, F32], [], 24, 12 + 24 + 4),
         ("_moe_C::moe_sum", [[3, 2, 4], [3, 4]], [BF16, BF16], [], 120, 72),

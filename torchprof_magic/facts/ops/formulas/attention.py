@@ -177,9 +177,9 @@ def _sequences(inputs: Inputs, *, causal: int, lengths: int) -> Work:
     return _rows_first(inputs, first=0, causal=causal, lengths=lengths)
 
 
-def _vectors(inputs: Inputs) -> Work:
+def _vectors(inputs: Inputs, *places: int) -> Work:
     """Return the work of turning pairs of features by their positions: six operations a pair."""
-    turned = [tensor for tensor in inputs.all_tensors() if len(tensor.dims) > 1][:2]
+    turned = inputs.tensors(*places)
     if not turned:
         raise ValueError("there is no query")
     count = sum(prod(tensor.dims) for tensor in turned)
@@ -251,6 +251,11 @@ def _sequence_row(ops: tuple[str, ...], *, causal: int, first: int = 0, lengths:
     )
 
 
+def _both(op: str) -> tuple[str, str]:
+    """Return the names of an op of FlashAttention 2, which its first versions with ops called otherwise."""
+    return f"flash_attn::{op}", f"flashattn::{op}"
+
+
 FORMULAS = (
     *_sdpa("flash", (4, 11)),
     *_sdpa("efficient", (6, 11)),
@@ -278,7 +283,7 @@ FORMULAS = (
     _sequence_row(("aten::_efficient_attention_forward",), causal=9, lengths=4),
     _sequence_row(
         ("xformers::efficient_attention_forward_cutlass", "xformers::efficient_attention_forward_ck"),
-        causal=10,
+        causal=9,
         lengths=4,
     ),
     _sequence_row(("xformers_flash::flash_fwd",), causal=10, lengths=3),
@@ -314,7 +319,7 @@ FORMULAS = (
     ),
     Formula(
         group=_GROUP,
-        ops=("flash_attn::_flash_attn_forward", "aiter::_flash_attn_forward", "FlashAttnFunc"),
+        ops=(*_both("_flash_attn_forward"), "aiter::_flash_attn_forward", "FlashAttnFunc"),
         flops=f"{_FORWARD_FLOPS}; half with a causal mask",
         moves=_FORWARD_MOVES,
         work=lambda inputs: _rows_first(inputs, first=0, causal=5),
@@ -328,21 +333,21 @@ FORMULAS = (
     ),
     Formula(
         group=_GROUP,
-        ops=("flash_attn::_flash_attn_backward", "aiter::_flash_attn_backward"),
+        ops=(*_both("_flash_attn_backward"), "aiter::_flash_attn_backward"),
         flops=f"{_BACKWARD_FLOPS}; half with a causal mask",
         moves=_BACKWARD_MOVES,
         work=lambda inputs: _rows_first(inputs, first=1, causal=11, is_backward=True),
     ),
     Formula(
         group=_GROUP,
-        ops=("flash_attn::_flash_attn_varlen_forward",),
+        ops=_both("_flash_attn_varlen_forward"),
         flops=f"{_FORWARD_FLOPS}, as if all sequences were as long; half with a causal mask",
         moves=_FORWARD_MOVES,
         work=lambda inputs: _varlen(inputs, first=0, lengths=3, causal=9),
     ),
     Formula(
         group=_GROUP,
-        ops=("flash_attn::_flash_attn_varlen_backward",),
+        ops=_both("_flash_attn_varlen_backward"),
         flops=f"{_BACKWARD_FLOPS}, as if all sequences were as long; half with a causal mask",
         moves=_BACKWARD_MOVES,
         work=lambda inputs: _varlen(inputs, first=1, lengths=9, causal=15, is_backward=True),
@@ -370,9 +375,16 @@ FORMULAS = (
     ),
     Formula(
         group=_GROUP,
-        ops=("_C::rotary_embedding", "sgl_kernel::rotary_embedding", "vllm::rotary_embedding", "FusedRoPEFunc"),
+        ops=("_C::rotary_embedding", "sgl_kernel::rotary_embedding"),
         flops="3 an element of query and key",
         moves="query and key, read and written",
-        work=_vectors,
+        work=lambda inputs: _vectors(inputs, 1, 2),
+    ),
+    Formula(
+        group=_GROUP,
+        ops=("FusedRoPEFunc",),
+        flops="3 an element of the first input",
+        moves="the first input and the output",
+        work=lambda inputs: _vectors(inputs, 0),
     ),
 )

@@ -67,21 +67,21 @@ def _fused_into(inputs: Inputs) -> Work:
     return _layer(x, first, second, inputs.number(8), out)
 
 
-def _stage(inputs: Inputs, *, weight: int) -> Work:
-    """Return the work of one product of a layer, with the results of each token and expert as the seventh input."""
-    x, used, out = inputs.tensor(0), inputs.tensor(weight, 3), inputs.tensor(6)
-    rows, experts = max(prod(each.dims[:-1]) for each in (x, out)), used.dims[0]
+def _stage(inputs: Inputs, *, weight: int, out: int = 6) -> Work:
+    """Return the work of one product of a layer, with the results of each token and expert as input ``out``."""
+    x, used, results = inputs.tensor(0), inputs.tensor(weight, 3), inputs.tensor(out)
+    rows, experts = max(prod(each.dims[:-1]) for each in (x, results)), used.dims[0]
     inner = x.dims[-1] // used.dims[2]
     if inner < 1 or x.dims[-1] % used.dims[2]:
         raise ValueError("the inputs do not fit to one another")
-    moved, stored = bytes_of([x, out]), bytes_of([used])
+    moved, stored = bytes_of([x, results]), bytes_of([used])
     known = None if moved is None or stored is None else moved + round(stored * _read(experts, rows, 1))
     return Work(2 * rows * inner * prod(used.dims[1:]), known, _computed_in(x, used), is_matrix=True)
 
 
-def _grouped_into(inputs: Inputs) -> Work:
-    """Return the work of sorted rows, each with the weight of its expert, written into the first input."""
-    out, x, weight = inputs.tensor(0, 2), inputs.tensor(1, 2), inputs.tensor(2, 3)
+def _grouped_into(inputs: Inputs, *, first: int, into: int) -> Work:
+    """Return the work of sorted rows, which are input ``first``, each with the weight of its expert, which follows."""
+    out, x, weight = inputs.tensor(into, 2), inputs.tensor(first, 2), inputs.tensor(first + 1, 3)
     rows = x.dims[0]
     moved, stored = bytes_of([out, x]), bytes_of([weight])
     known = None if moved is None or stored is None else moved + round(stored * _read(weight.dims[0], rows, 1))
@@ -142,22 +142,34 @@ FORMULAS = (
         _fused_into,
     ),
     _row(
-        ("aiter::ck_moe_stage1*", "aiter::moe_stage1*", "aiter::moe_cktile2stages_gemm1*"),
+        ("aiter::ck_moe_stage1*", "aiter::moe_stage1*"),
         "2 · tokens · experts of a token · elements of the first weight of one expert",
         f"input, output, and the weight of {_EVEN}",
         lambda inputs: _stage(inputs, weight=1),
     ),
     _row(
-        ("aiter::ck_moe_stage2*", "aiter::moe_stage2*", "aiter::moe_cktile2stages_gemm2*"),
+        ("aiter::ck_moe_stage2*", "aiter::moe_stage2*"),
         "2 · tokens · experts of a token · elements of the second weight of one expert",
         f"input, output, and the weight of {_EVEN}",
         lambda inputs: _stage(inputs, weight=2),
     ),
     _row(
-        ("_C::cutlass_moe_mm", "_C::cutlass_mxfp8_grouped_mm"),
+        ("aiter::moe_cktile2stages_gemm1*", "aiter::moe_cktile2stages_gemm2*"),
+        "2 · tokens · experts of a token · elements of the weight of one expert",
+        f"input, output, and the weight of {_EVEN}",
+        lambda inputs: _stage(inputs, weight=1, out=2),
+    ),
+    _row(
+        ("_C::cutlass_moe_mm",),
         "2 · rows of all experts · n · k",
         f"input, output, and the weight of {_EVEN}",
-        _grouped_into,
+        lambda inputs: _grouped_into(inputs, first=1, into=0),
+    ),
+    _row(
+        ("_C::cutlass_mxfp8_grouped_mm",),
+        "2 · rows of all experts · n · k",
+        f"input, output, and the weight of {_EVEN}",
+        lambda inputs: _grouped_into(inputs, first=0, into=4),
     ),
     _row(
         ("vllm::moe_forward*",),

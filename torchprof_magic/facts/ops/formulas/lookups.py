@@ -85,6 +85,13 @@ def _store(inputs: Inputs) -> Work:
     return Work(0, bytes_of([key, value, key, value, slots]), key.dtype)
 
 
+def _store_latent(inputs: Inputs) -> Work:
+    """Return the work of writing what keys and values of multi-head latent attention share into pages of a cache."""
+    latent, key = inputs.tensor(0), inputs.tensor(1)
+    slots = inputs.tensor(3, 1)
+    return Work(0, bytes_of([latent, key, latent, key, slots]), latent.dtype)
+
+
 def _row(ops: tuple[str, ...], flops: str, moves: str, work: Callable[[Inputs], Work]) -> Formula:
     return Formula(group=_GROUP, ops=ops, flops=flops, moves=moves, work=work)
 
@@ -138,9 +145,15 @@ FORMULAS = (
         lambda inputs: _scatter(inputs, adds=True),
     ),
     _row(
-        ("_C_cache_ops::reshape_and_cache*", "sglang::store_cache", "vllm::reshape_and_cache*"),
+        ("_C_cache_ops::reshape_and_cache", "_C_cache_ops::reshape_and_cache_flash"),
         "none",
         "keys and values, read and written, and where each belongs",
         _store,
+    ),
+    _row(
+        ("_C_cache_ops::concat_and_cache_mla",),
+        "none",
+        "what is stored, read and written, and where each belongs",
+        _store_latent,
     ),
 )

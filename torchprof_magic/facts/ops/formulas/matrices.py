@@ -223,6 +223,7 @@ FORMULAS = (
             "sgl_kernel::fp8_scaled_mm",
             "sgl_kernel::int8_scaled_mm",
             "sgl_kernel::fp8_blockwise_scaled_mm",
+            "trtllm::cublas_scaled_mm",
         ),
         flops=_FLOPS,
         moves="both factors, their scales, and the product with 2 bytes an element",
@@ -291,7 +292,7 @@ FORMULAS = (
     ),
     Formula(
         group=_GROUP,
-        ops=("_C::cutlass_scaled_mm", "_C::cutlass_scaled_mm_azp", "_C::dsv3_fused_a_gemm", "trtllm::cublas_scaled_mm"),
+        ops=("_C::cutlass_scaled_mm", "_C::cutlass_scaled_mm_azp", "_C::dsv3_fused_a_gemm"),
         flops=_FLOPS,
         moves="both factors, their scales and the product",
         work=_into,
@@ -319,7 +320,7 @@ FORMULAS = (
     ),
     Formula(
         group=_GROUP,
-        ops=("_C::awq_gemm", "sgl_kernel::awq_gemm"),
+        ops=("_C::awq_gemm",),
         flops="2 · rows · n · k, with as many columns as the scales have",
         moves="all tensors, each once, and the product",
         work=_packed_weight(lambda inputs, _, __: inputs.dims(2)[-1]),

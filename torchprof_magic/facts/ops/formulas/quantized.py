@@ -92,7 +92,6 @@ FORMULAS = (
             "aiter::moe_sorting*",
             "_moe_C::moe_permute",
             "_moe_C::moe_unpermute",
-            "_C::concat_and_cache_mla",
         ),
         0,
     ),
