@@ -152,6 +152,9 @@ The call of an op counts once per replay, and so do those of lines and modules. 
 for the capture itself if that is in the recording. The rows of a capture from another file are in `events`, on lanes of
 their own that the timeline and exported traces leave out; only the order of their times has a meaning. Captured ops
 have the FLOPs of the replays.
+Where no capture fits, or several fit equally well, work has what annotations say of its node (`graph_node`): launches
+are made up for the nodes of each graph, one for each, and the ranges, modules, functions and ops that are said of nodes
+that follow one another are one. A `name` is a range, and work with `autograd_phase` has that behind the name.
 
 **Phases.** {", ".join(PHASES)}. The phase of an event is that of the nearest event at or around it that torch itself
 names: autograd nodes and `aten::*_backward` are backward; `Optimizer.step` and `Optimizer.zero_grad` are optimizer;

@@ -65,7 +65,8 @@ def load(
         capture: For a recording of replayed CUDA graphs: the recording of the step in which they were captured, several
             of them, or a folder or pattern of files, of which those with a capture are taken. Kernels of graphs get the
             ops, shapes, modules and lines of the captured launches that they fit, by name, grid and order; what fits
-            none is counted in ``Report.problems``. For one recording, not for many ranks.
+            none is counted in ``Report.problems``. Files in which torch says where the nodes of graphs were launched
+            (``dump_kernel_py_stacks``) are taken as well. For one recording, not for many ranks.
         executor: For many ranks: any ``concurrent.futures.Executor``, such as that of Dask, ipyparallel, Ray or MPI.
             Each worker reads one file where it lies and sends back small frames. By default many or large files are
             read in processes of their own, and few small ones here.

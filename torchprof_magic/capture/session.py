@@ -41,6 +41,7 @@ from torchprof_magic.capture.parts import (
     FREED_EVENTS,
     FUNCTIONS,
     FX_NAMES,
+    GRAPH_NOTES,
     HAND_OVER,
     HISTORY,
     INTERRUPTS,
@@ -73,6 +74,7 @@ from torchprof_magic.capture.torch_api.compiling import watch_optimizers
 from torchprof_magic.capture.torch_api.cuda_graphs import watch_cupti
 from torchprof_magic.capture.torch_api.engine import Engine
 from torchprof_magic.capture.torch_api.fx_names import NAMES
+from torchprof_magic.capture.torch_api.graph_notes import known_graph_notes
 from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.capture.watch.compiled_steps import Callers
 from torchprof_magic.capture.watch.program import ProgramWatch
@@ -951,6 +953,7 @@ class CaptureSession:
             recording,
             compilations=ask(COMPILATIONS, self._compilations.take, default=()),
             fx_graphs=ask(FX_NAMES, NAMES.known, default=()),
+            graph_notes=ask(GRAPH_NOTES, known_graph_notes, default=()),
         )
 
     def _with_program(self, recording: Recording) -> Recording:

@@ -18,6 +18,7 @@ from torchprof_magic.exporters.tracks import UNUSED_NUMBER, lay_tracks
 from torchprof_magic.model.counter_names import event_name
 from torchprof_magic.model.cycle_filter import without_captures
 from torchprof_magic.model.fx_marks import SCOPE, marks_of
+from torchprof_magic.model.graph_notes import note_of_text
 from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.meta import CALL_STACKS_KEY
 from torchprof_magic.model.rows import values_at
@@ -53,6 +54,7 @@ _ARGS = (
     ("concrete_inputs", "Concrete Inputs"),
     ("script_modules", "Module Hierarchy"),
     ("kernel", "kernel"),
+    ("graph_node", "graph node id"),
     ("stack_trace", "stack_trace"),
     ("node_name", "node_name"),
 )
@@ -259,6 +261,7 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
         translated(events["node_name"], json_text).alias("node_name"),
         translated(events["launch_config"], partial(_members, LAUNCH_KEYS)).alias("launch_members"),
         translated(events["collective"], partial(_members, COLLECTIVE_KEYS)).alias("collective_members"),
+        translated(events["annotation"], _own_members).alias("annotation_members"),
     )
     lines = texts.select(
         "row",
@@ -273,7 +276,7 @@ def _event_lines(events: pl.DataFrame, arrow_ends: pl.DataFrame) -> list[str]:
             pl.lit(', "dur": '),
             micros(pl.col("dur_ns").clip(lower_bound=0)),
             pl.lit(', "args": {'),
-            _arguments(_ARGS, "launch_members", "collective_members"),
+            _arguments(_ARGS, "launch_members", "collective_members", "annotation_members"),
             pl.lit("}}"),
         ).alias("line"),
     )
@@ -304,6 +307,12 @@ def _members(keys: tuple[str, ...], array: str) -> str | None:
     """Return the values of an array as members of an object; None where the array is not valid."""
     known = {key: value for key, value in zip(keys, json_list(array), strict=False) if value is not None}
     return json.dumps(known)[1:-1] or None
+
+
+def _own_members(text: str) -> str | None:
+    """Return the members of an object, as of an annotation; None where it says nothing."""
+    said = note_of_text(text).as_text
+    return said[1:-1] or None
 
 
 def _arrow_ends(trace: Trace, events: pl.DataFrame) -> pl.DataFrame:

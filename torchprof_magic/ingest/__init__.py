@@ -2,6 +2,8 @@
 
 from torchprof_magic.ingest.chrome.metadata import facts_of
 from torchprof_magic.ingest.chrome.reader import read_chrome, with_what_files_say
+from torchprof_magic.ingest.graph_notes.file import read_graph_notes
+from torchprof_magic.ingest.graph_notes.made_capture import with_graph_notes
 from torchprof_magic.ingest.opening import read_place
 from torchprof_magic.ingest.readers import READERS, read_file
 from torchprof_magic.ingest.saved.reader import read_saved
@@ -16,8 +18,10 @@ __all__ = [
     "moved_scopes",
     "read_chrome",
     "read_file",
+    "read_graph_notes",
     "read_place",
     "read_saved",
+    "with_graph_notes",
     "with_snapshot",
     "with_what_files_say",
 ]

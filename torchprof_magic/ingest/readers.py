@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from torchprof_magic.ingest.chrome.reader import read_chrome
 from torchprof_magic.ingest.compile_log.reader import is_compile_log, read_compile_log
 from torchprof_magic.ingest.execution_trace.reader import is_graph, read_graph
+from torchprof_magic.ingest.graph_notes.made_capture import with_graph_notes
 from torchprof_magic.ingest.memory_timeline.reader import is_timeline, read_timeline
 from torchprof_magic.ingest.saved.reader import is_saved, read_saved
 from torchprof_magic.ingest.snapshot.reader import is_snapshot, read_snapshot
@@ -86,7 +87,7 @@ READERS = (
         endings=(".json", ".json.gz"),
         description="A trace of `torch.profiler` in the Chrome trace format, plain or gzipped. Damage is repaired.",
         recognises=lambda _file: True,
-        read=lambda file, meta, progress: read_chrome([file], meta, progress=progress),
+        read=lambda file, meta, progress: with_graph_notes(read_chrome([file], meta, progress=progress)),
     ),
 )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torchprof_magic.model.intervals import BoolArray
-    from torchprof_magic.model.meta import Problem
+    from torchprof_magic.model.meta import GraphCapture, Problem
     from torchprof_magic.model.trace import Trace
 
 
@@ -58,12 +58,23 @@ def of_cycle(trace: Trace, cycle: int) -> Trace:
 
 def without_captures(trace: Trace) -> Trace:
     """Return the trace without the captures of graphs that were loaded beside it, as it is in its file."""
-    lanes = trace.meta.captured_lanes
+    found = _without_captures(trace, trace.meta.graph_captures)
+    return replace(found, meta=replace(found.meta, captures_from=()))
+
+
+def without_made_captures(trace: Trace) -> Trace:
+    """Return the trace without the captures that only annotations tell of."""
+    return _without_captures(trace, tuple(each for each in trace.meta.graph_captures if each.is_made))
+
+
+def _without_captures(trace: Trace, captures: tuple[GraphCapture, ...]) -> Trace:
+    lanes = [lane for capture in captures for lane in capture.lanes]
     if not lanes:
         return trace
+    left = tuple(each for each in trace.meta.graph_captures if each not in captures)
     scopes = trace.scopes.filter(~pl.col("lane").is_in(lanes))
-    found = _of_events(replace(trace, scopes=scopes), ~np.isin(trace.events["lane"].to_numpy(), lanes))
-    return replace(found, meta=replace(found.meta, graph_captures=(), captures_from=()))
+    trace = replace(trace, scopes=scopes, meta=replace(trace.meta, graph_captures=left))
+    return _of_events(trace, ~np.isin(trace.events["lane"].to_numpy(), lanes))
 
 
 def _of_events(trace: Trace, is_kept: BoolArray) -> Trace:

@@ -262,12 +262,14 @@ class GraphCapture(_Bounded):
     """A graph whose capture is from another file: the name of the range around it, if any, and of the file.
 
     ``lanes`` are the rows of ``Trace.lanes`` on which its events are: the launches that were captured, in order, and
-    the ops and frames around them. Only the order of their times has a meaning.
+    the ops and frames around them. Only the order of their times has a meaning. With ``is_made``, it is made of
+    what annotations say of the nodes of one graph.
     """
 
     name: str
     file: str
     lanes: tuple[int, ...]
+    is_made: bool = False
 
     def __post_init__(self) -> None:
         self._shorten("name", "file")

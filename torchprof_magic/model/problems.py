@@ -702,7 +702,7 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Their names, times and streams are known, but not the ops they come from, so their time is assigned to the "
         "op around the launch.",
         "To see the time by op, load the recording of the capture as well: load(path, capture=path_of_the_capture). "
-        "Or record a step without CUDA graphs: call or compile the model without them.",
+        "Or annotate the graphs (docs/recording.md), or record a step without them.",
         "Most device work was started by launches of CUDA graphs whose capture is not known.",
     ),
     "run.graph_unmatched": Kind(

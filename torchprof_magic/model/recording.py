@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TC003 - msgspec reads the types of a recording
 from typing import TYPE_CHECKING, Any, Literal
 
+from torchprof_magic.model.graph_notes import GraphNote  # noqa: TC001 - the same
 from torchprof_magic.model.meta import (  # noqa: TC001 - the same
     Compilation,
     CompiledFrame,
@@ -219,7 +220,8 @@ class Recording:
     ``function_lines``, ``wait_sites`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU
     could use, and ``others_share`` the part of the machine's cores that other programs took during the run.
     ``compiled`` are the functions that the process has compiled, and ``compilations`` what was compiled during the run.
-    ``fx_graphs`` are those that the process can name the nodes of. ``watched`` is the whole run, if it was watched.
+    ``fx_graphs`` are those that the process can name the nodes of, and ``graph_notes`` what it says of the nodes
+    of CUDA graphs, by their numbers. ``watched`` is the whole run, if it was watched.
     """
 
     cycles: tuple[Cycle, ...]
@@ -245,6 +247,7 @@ class Recording:
     compiled: tuple[CompiledFrame, ...] = ()
     compilations: tuple[Compilation, ...] = ()
     fx_graphs: tuple[FxGraph, ...] = ()
+    graph_notes: tuple[tuple[int, GraphNote], ...] = ()
     watched: WatchedRun | None = None
 
     @property

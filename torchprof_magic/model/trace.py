@@ -257,6 +257,23 @@ EVENTS_COLUMNS = (
         is_nullable=True,
         max_chars=MAX_JSON_CHARS,
     ),
+    FrameColumn(
+        "graph_node",
+        pl.Int64,
+        "id",
+        "Node of a CUDA graph that device work replays, with the number of the graph in the upper 32 bits; null for "
+        "all other work, and where the file does not say it. The launches that annotations tell have it as well.",
+        is_nullable=True,
+    ),
+    FrameColumn(
+        "annotation",
+        TEXT,
+        "json",
+        "What the program said of that node while it captured the graph, with `torch.cuda.graph_annotations`: `name`, "
+        "`autograd_phase`, `module` and `op`; null if it said none of them.",
+        is_nullable=True,
+        max_chars=MAX_JSON_CHARS,
+    ),
     FrameColumn("stream", pl.Int32, "id", "Stream of device work, as numbered by the device.", is_nullable=True),
     FrameColumn("device", pl.Int32, "id", "Device of device work, as numbered in the file.", is_nullable=True),
     FrameColumn(
@@ -830,7 +847,7 @@ FRAME_COLUMNS = {
 FRAME_SCHEMAS = {name: _schema(columns) for name, columns in FRAME_COLUMNS.items()}
 # The name of the first entry of a saved run, and the version of its format. Changing a schema above needs a new one.
 SAVED_HEAD = "torchprof.json"
-SAVED_VERSION = 14
+SAVED_VERSION = 15
 # Frames that older versions of the format lack.
 ADDED_FRAMES = {
     "sites": 2,
@@ -859,6 +876,8 @@ ADDED_COLUMNS = {
     ("events", "overload"): 8,
     ("events", "script_modules"): 8,
     ("events", "kernel"): 12,
+    ("events", "graph_node"): 15,
+    ("events", "annotation"): 15,
 }
 
 

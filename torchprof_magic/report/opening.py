@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.facts.device.captures_beside import with_captures
 from torchprof_magic.facts.device.graph_captures import captured_graphs
-from torchprof_magic.ingest import read_place
+from torchprof_magic.ingest import read_graph_notes, read_place, with_graph_notes
 from torchprof_magic.model.errors import NotATraceError
+from torchprof_magic.model.graph_notes import NO_NOTE, GraphNote
 from torchprof_magic.report.trace_report import Report
 from torchprof_magic.runs.known import named_trace, read_kept
 from torchprof_magic.system.files.listing import files_at
@@ -29,10 +30,21 @@ def open_report(place: Place, progress: Progress | None = None, captures: tuple[
     its graphs, or folders in which these are looked for. Raises ``IngestError``.
     """
     __tracebackhide__ = True
-    trace = read_place(place, progress)
+    trace, captures = _with_notes_at(captures, read_place(place, progress))
     for capture in captures:
         trace = _with_captures_at(capture, trace, place)
     return Report(trace, trace_paths=(place.path,) if place.path is not None else ())
+
+
+def _with_notes_at(given: tuple[Place, ...], trace: Trace) -> tuple[Trace, tuple[Place, ...]]:
+    """Return a trace with what files say of the nodes of its graphs, and the rest of the files."""
+    notes: dict[int, GraphNote] = {}
+    rest = []
+    for place in given:
+        found = None if place.path is None else read_graph_notes(place.path)
+        notes |= {node: note.or_else(notes.get(node, NO_NOTE)) for node, note in (found or {}).items()}
+        rest += [place] if found is None else []
+    return with_graph_notes(trace, notes) if notes else trace, tuple(rest)
 
 
 def _with_captures_at(given: Place, trace: Trace, replay: Place) -> Trace:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.exporters.saved import write_saved
-from torchprof_magic.ingest import facts_of, join_passes, read_chrome, read_saved, with_snapshot, with_what_files_say
+from torchprof_magic.ingest import (
+    facts_of,
+    join_passes,
+    read_chrome,
+    read_saved,
+    with_graph_notes,
+    with_snapshot,
+    with_what_files_say,
+)
 from torchprof_magic.model.distinct import distinct
 from torchprof_magic.model.errors import IngestError, TorchProfError
 from torchprof_magic.model.meta import Meta
@@ -88,7 +96,7 @@ def trace_of(
     functions = own_function_scopes(trace, recording, cell)
     trace = without_transitions(trace, recording)  # last: the clocks are compared by where torch's ranges begin
     trace = with_function_lines(replace(trace, steps=_with_marks(trace.steps, marks)), functions)
-    trace = with_fx_nodes(join_passes(trace), recording)
+    trace = with_graph_notes(with_fx_nodes(join_passes(trace), recording), dict(recording.graph_notes))
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(
         trace.meta,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import json
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +316,36 @@ def test_the_real_pair_has_the_work_in_its_lines_and_modules(real: tp.Report) ->
     modules = numbers(real.modules, "path", "device_ns")
     assert modules["GptOssForCausalLM_0"] == (10_388_482,)
     assert modules["GptOssForCausalLM_0.GraphModule_0.GraphModule_0"] == (860_775,)
+
+
+@pytest.fixture(scope="module")
+def layers(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """The real replay as torch writes it with annotations, every 18 kernels a layer, and the time of each layer."""
+    trace = json.loads(gzip.decompress((traces / REPLAY).read_bytes()))
+    work = [each for each in trace["traceEvents"] if each.get("cat") in ("kernel", "gpu_memcpy")]
+    launches = Counter(each["args"]["correlation"] for each in work)
+    replayed = [each for each in work if launches[each["args"]["correlation"]] == 421]
+    times: dict[str, int] = defaultdict(int)
+    for number, event in enumerate(sorted(replayed, key=lambda each: each["ts"])):
+        name = f"layer {number // 18}"
+        event["args"] |= {"graph node id": (3 << 32) + number + 1, "name": name}
+        times[name] += round(event["dur"] * 1000)
+    file = tmp_path_factory.mktemp("annotated") / "annotated.json"
+    file.write_text(json.dumps(trace))
+    return file, times
+
+
+def test_the_work_of_the_real_replay_stands_in_the_ranges_that_annotations_say(
+    layers: tuple[Path, dict[str, int]],
+) -> None:
+    report = tp.load(layers[0])
+    assert "run.graph_unmatched" not in [problem.code for problem in report.problems]
+    found = dict(report.ops.select("name", "total_device_ns").rows())
+    assert {name: found[name] for name in layers[1]} == layers[1]
+
+
+def test_a_capture_of_the_annotated_real_replay_gives_it_ops(
+    layers: tuple[Path, dict[str, int]], real: tp.Report, traces: Path
+) -> None:
+    both = tp.load(layers[0], capture=traces / CAPTURE)
+    assert both.ops.filter(pl.col("self_device_ns") > 0).equals(real.ops.filter(pl.col("self_device_ns") > 0))

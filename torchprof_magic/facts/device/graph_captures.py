@@ -22,12 +22,13 @@ class CapturedGraph(NamedTuple):
     """The launches that were captured into one graph, rows of ``trace.events`` in order.
 
     ``start_ns`` is when the capture began: what began before is around all of it. ``end_ns`` is when it ended, and no
-    replay begins before; it is None for one from another file.
+    replay begins before; it is None for one from another file. ``is_made`` if only annotations tell of it.
     """
 
     launches: IntArray
     start_ns: int
     end_ns: int | None
+    is_made: bool = False
 
 
 @once_per_trace
@@ -46,7 +47,7 @@ def captured_graphs(trace: Trace) -> tuple[CapturedGraph, ...]:
     begins = is_named(trace, BEGIN_CAPTURE, "runtime")
     for capture in trace.meta.graph_captures:
         is_of = np.isin(lane, capture.lanes)
-        found.append(CapturedGraph(calls[is_of[calls]], _first(start[begins & is_of]), None))
+        found.append(CapturedGraph(calls[is_of[calls]], _first(start[begins & is_of]), None, capture.is_made))
     return tuple(graph for graph in found if len(graph.launches))
 
 

@@ -83,9 +83,10 @@ def graph_work(trace: Trace) -> GraphWork:
     matcher = _Matcher(trace, graphs, work)
     edges = np.append(first, len(work)).tolist()
     unsure = by_order = 0
+    origin[work], graph[:] = _annotated(trace, graphs, work, first)
     for at, replay in enumerate(replays.tolist()):  # once per launch of a graph; alike ones are matched once
         match = matcher.match(slice(edges[at], edges[at + 1]), int(start[replay]))
-        if match is None:
+        if match is None or (graph[at] >= 0 and (match.is_unsure or match.is_by_order)):
             continue
         graph[at] = match.graph
         origin[work[edges[at] + match.work]] = graphs[match.graph].launches[match.launch]
@@ -157,6 +158,27 @@ def _captured_rows(trace: Trace, graph: CapturedGraph) -> IntArray:
     return rows[trace.events["start_ns"].to_numpy()[rows] >= graph.start_ns]
 
 
+def _annotated(
+    trace: Trace, graphs: tuple[CapturedGraph, ...], work: IntArray, first: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return the launch that annotations tell for each piece of work, by the node of its graph, or -1.
+
+    For each replay, of which ``first`` is the first piece, also the graph that the annotations of its work are of.
+    """
+    node = filled(trace.events["graph_node"], 0)
+    made = [number for number, graph in enumerate(graphs) if graph.is_made]
+    calls = np.concatenate([np.empty(0, np.int64), *(graphs[number].launches for number in made)])
+    of_call = np.repeat(made, [len(graphs[number].launches) for number in made])
+    if not len(calls):
+        return np.full(len(work), NO_PARENT), np.full(len(first), NO_PARENT)
+    order = np.argsort(node[calls], kind="stable")
+    calls, of_call = calls[order], of_call[order]
+    at = np.minimum(np.searchsorted(node[calls], node[work]), len(calls) - 1)
+    is_known = (node[calls][at] == node[work]) & (node[work] > 0)
+    graph = np.maximum.reduceat(np.where(is_known, of_call[at], NO_PARENT), first)
+    return np.where(is_known, calls[at], NO_PARENT), graph
+
+
 class _Match(NamedTuple):
     """Positions in the work of a replay and in the launches of a graph that belong together."""
 
@@ -202,14 +224,14 @@ class _Matcher:
         edges = np.cumsum([0, *(len(graph.launches) for graph in graphs)])
         self._work, every = _items(trace, work, launches)
         self._launches = [every.at(slice(first, last)) for first, last in zip(edges[:-1], edges[1:], strict=True)]
-        self._end_ns = [graph.end_ns for graph in graphs]
+        self._end_ns = {number: graph.end_ns for number, graph in enumerate(graphs) if not graph.is_made}
         self._ops = np.split(_ops_of(trace, launches), edges[1:-1])
         self._streams = np.stack([filled(trace.events[name], 0)[work] for name in ("device", "stream")])
         self._known: dict[tuple[bytes, tuple[int, ...]], _Match | None] = {}
 
     def match(self, at: slice, start_ns: int) -> _Match | None:
         """Return how some work that follows one another matches the best capture before it, None if none does."""
-        before = tuple(graph for graph, end_ns in enumerate(self._end_ns) if end_ns is None or end_ns <= start_ns)
+        before = tuple(graph for graph, end_ns in self._end_ns.items() if end_ns is None or end_ns <= start_ns)
         items, streams = self._work.at(at), self._streams[:, at]
         is_one_stream = bool((streams == streams[:, :1]).all())
         key = b"".join(column.tobytes() for column in (*items, np.array([is_one_stream]))), before

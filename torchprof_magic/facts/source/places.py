@@ -267,6 +267,8 @@ def _module_around(trace: Trace, rows: IntArray) -> pl.Series:
     is_module = (trace.sites["kind"] == "module").to_numpy()
     scopes = trace.scopes.filter(pl.Series(is_module[trace.scopes["site"].to_numpy()]))
     if scopes.height:
+        launch = np.append(origins(trace), NO_PARENT)[rows].astype(np.int64)
+        rows = np.where(launch >= 0, launch, rows)
         lane, start = (trace.events[name].to_numpy()[rows].astype(np.int64) for name in ("lane", "start_ns"))
         site = np.append(scopes["site"].to_numpy(), NO_PARENT)[_innermost_scope(scopes, lane, start)]
         return values_at(trace.sites["name"].cast(pl.String), site)

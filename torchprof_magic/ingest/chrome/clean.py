@@ -25,7 +25,9 @@ LARGEST_BYTES = 2**50
 MAX_LABEL_CHARS = MAX_TEXT - len("thread ")
 # Events at the time 0 begin a recording only if others follow within this time.
 ZERO_GAP_NS = 1_000_000
-_JSON_COLUMNS = ("shapes", "dtypes", "concrete_inputs", "call_stack", "launch_config", "collective", "script_modules")
+_JSON_COLUMNS = (
+    "shapes", "dtypes", "concrete_inputs", "call_stack", "launch_config", "collective", "script_modules", "annotation",
+)  # fmt: skip
 _LABELS = {
     "places": ("pid", "tid", "cat"),
     "thread_names": ("pid", "tid", "name"),

@@ -25,8 +25,9 @@ from torchprof_magic.ingest.chrome.columns import (
 from torchprof_magic.ingest.chrome.counters import COUNTER_COLUMNS, counter_columns
 from torchprof_magic.ingest.chrome.event_waits import EventWaits
 from torchprof_magic.ingest.findings import Findings
+from torchprof_magic.ingest.graph_notes.in_args import graph_columns
 from torchprof_magic.ingest.json.schema import COUNTER, NO_ARGS, NO_RAW, Args, Event
-from torchprof_magic.model.trace import CATEGORY, MEMORY_SCHEMA, TEXT, DType
+from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, MEMORY_SCHEMA, TEXT, DType
 from torchprof_magic.model.vendors import AUTOGRAD_ARROWS, DEVICE_TYPES, LAUNCH_ARROWS
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ _SPAN_SCHEMA: dict[str, DType] = {
     "kernel": TEXT,
     "collective": TEXT,
     "script_modules": TEXT,
+    "graph_node": pl.Int64,
+    "annotation": TEXT,
 }
 # How ranges of no thread begin and end: in the format of today, and in the older one.
 ASYNC_PHASES = {"b": True, "e": False, "S": True, "F": False}
@@ -261,6 +264,8 @@ class ColumnBuilder:
         if category == "runtime" and any(arg.kernel is not None for arg in args):
             columns["kernel"] = optional_text([arg.kernel for arg in args])
             columns["launch_config"] = _READERS["launch_config"](args, numbers)
+        if category in DEVICE_CATEGORIES:
+            columns |= graph_columns(args, numbers)
         known = {name: column for name, column in columns.items() if column.null_count() < len(events)}
         return _framed(
             {

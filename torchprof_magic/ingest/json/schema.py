@@ -55,6 +55,13 @@ class Args(Struct, gc=False):
     collective_number: Raw = field(name="Seq", default=NO_RAW)
     sync_kind: Number = field(name="cuda_sync_kind", default=None)
     waits_for: Number = field(name="wait_on_cuda_event_record_corr_id", default=None)
+    graph: Number = field(name="graph id", default=None)
+    graph_node: Number = field(name="graph node id", default=None)
+    annotation: Raw = NO_RAW
+    autograd_phase: Raw = NO_RAW
+    note_text: Raw = field(name="str", default=NO_RAW)
+    note_module: Raw = field(name="module", default=NO_RAW)
+    note_op: Raw = field(name="op", default=NO_RAW)
     name: Number = None
     labels: Number = None
 

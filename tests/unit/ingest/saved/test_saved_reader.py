@@ -33,6 +33,9 @@ from torchprof_magic.model.trace import (
 )
 from torchprof_magic.report.trace_report import Report
 
+# What events have since version 15 of the format.
+GRAPH_COLUMNS = ("graph_node", "annotation")
+
 
 def assert_same(left: Trace, right: Trace) -> None:
     for name in FRAME_SCHEMAS:
@@ -202,7 +205,7 @@ def test_a_report_saves_itself_and_empty_runs_too(tmp_path: Path) -> None:
 def test_a_run_that_was_saved_before_lines_and_modules_were_watched_has_none(saved: Path, tmp_path: Path) -> None:
     events = arrow(
         full_trace().events.drop(
-            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"
+            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel", *GRAPH_COLUMNS
         ),
         tmp_path,
     )
@@ -210,16 +213,16 @@ def test_a_run_that_was_saved_before_lines_and_modules_were_watched_has_none(sav
     trace = load(older).trace
     assert (trace.sites.height, trace.scopes.height) == (0, 0)
     assert trace.events.drop(
-        "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"
+        "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel", *GRAPH_COLUMNS
     ).equals(
         full_trace().events.drop(
-            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"
+            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel", *GRAPH_COLUMNS
         )
     )
 
 
 def test_a_run_that_was_saved_before_counters_were_read_has_none(saved: Path, tmp_path: Path) -> None:
-    events = arrow(full_trace().events.drop("kernel"), tmp_path)
+    events = arrow(full_trace().events.drop("kernel", *GRAPH_COLUMNS), tmp_path)
     older = load(head_with(rewritten(saved, counters_arrow=None, events_arrow=events), version=8)).trace
     assert older.counters.height == 0
     assert older.counters.schema == full_trace().counters.schema
@@ -227,16 +230,24 @@ def test_a_run_that_was_saved_before_counters_were_read_has_none(saved: Path, tm
 
 
 def test_a_run_that_was_saved_before_lines_of_imports_were_noted_has_none(saved: Path, tmp_path: Path) -> None:
-    events = arrow(full_trace().events.drop("kernel"), tmp_path)
+    events = arrow(full_trace().events.drop("kernel", *GRAPH_COLUMNS), tmp_path)
     older = load(head_with(rewritten(saved, host_lines_arrow=None, events_arrow=events), version=10)).trace
     assert older.host_lines.height == 0
     assert older.waits.equals(full_trace().waits)
 
 
-def test_a_run_that_was_saved_before_nodes_of_compiled_graphs_had_names_has_none(saved: Path) -> None:
-    older = load(head_with(rewritten(saved, fx_nodes_arrow=None), version=12)).trace
+def test_a_run_that_was_saved_before_nodes_of_compiled_graphs_had_names_has_none(saved: Path, tmp_path: Path) -> None:
+    events = arrow(full_trace().events.drop(GRAPH_COLUMNS), tmp_path)
+    older = load(head_with(rewritten(saved, fx_nodes_arrow=None, events_arrow=events), version=12)).trace
     assert older.fx_nodes.height == 0
-    assert older.events.equals(full_trace().events)
+    assert older.sites.equals(full_trace().sites)
+
+
+def test_a_run_that_was_saved_before_nodes_of_cuda_graphs_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
+    events = arrow(full_trace().events.drop(GRAPH_COLUMNS), tmp_path)
+    found = load(head_with(rewritten(saved, events_arrow=events), version=14)).trace.events
+    assert found.columns == full_trace().events.columns
+    assert found["graph_node"].null_count() == found["annotation"].null_count() == found.height > 0
 
 
 def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
@@ -245,7 +256,15 @@ def test_a_run_that_was_saved_before_launches_of_kernels_were_kept_has_none(save
         rewritten(
             saved,
             events_arrow=arrow(
-                events.drop("launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"),
+                events.drop(
+                    "launch_config",
+                    "concrete_inputs",
+                    "collective",
+                    "overload",
+                    "script_modules",
+                    "kernel",
+                    *GRAPH_COLUMNS,
+                ),
                 tmp_path,
             ),
         ),
@@ -260,7 +279,7 @@ def test_a_run_that_was_saved_before_shapes_of_modules_were_kept_has_none(saved:
     sites = full_trace().sites.drop("inputs", "outputs")
     events = arrow(
         full_trace().events.drop(
-            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel"
+            "launch_config", "concrete_inputs", "collective", "overload", "script_modules", "kernel", *GRAPH_COLUMNS
         ),
         tmp_path,
     )
@@ -276,7 +295,8 @@ def test_a_run_that_was_saved_before_values_of_inputs_were_kept_has_none(saved: 
         rewritten(
             saved,
             events_arrow=arrow(
-                events.drop("concrete_inputs", "collective", "overload", "script_modules", "kernel"), tmp_path
+                events.drop("concrete_inputs", "collective", "overload", "script_modules", "kernel", *GRAPH_COLUMNS),
+                tmp_path,
             ),
         ),
         version=5,
@@ -290,7 +310,10 @@ def test_a_run_that_was_saved_before_collectives_were_kept_has_none(saved: Path,
     events = full_trace().events
     older = head_with(
         rewritten(
-            saved, events_arrow=arrow(events.drop("collective", "overload", "script_modules", "kernel"), tmp_path)
+            saved,
+            events_arrow=arrow(
+                events.drop("collective", "overload", "script_modules", "kernel", *GRAPH_COLUMNS), tmp_path
+            ),
         ),
         version=6,
     )
@@ -303,21 +326,24 @@ def test_a_run_that_was_saved_before_overloads_and_modules_of_torchscript_were_k
 ) -> None:
     events = full_trace().events
     older = head_with(
-        rewritten(saved, events_arrow=arrow(events.drop("overload", "script_modules", "kernel"), tmp_path)), version=7
+        rewritten(
+            saved, events_arrow=arrow(events.drop("overload", "script_modules", "kernel", *GRAPH_COLUMNS), tmp_path)
+        ),
+        version=7,
     )
     found = load(older).trace.events
     assert found["script_modules"].null_count() == found["overload"].null_count() == found.height > 0
 
 
 def test_a_run_that_was_saved_before_storages_were_noted_does_not_know_them(saved: Path, tmp_path: Path) -> None:
-    events = arrow(full_trace().events.drop("overload", "script_modules", "kernel"), tmp_path)
+    events = arrow(full_trace().events.drop("overload", "script_modules", "kernel", *GRAPH_COLUMNS), tmp_path)
     trace = load(head_with(rewritten(saved, storages_arrow=None, events_arrow=events), version=7)).trace
     assert (trace.storages.height, trace.meta.knows_storages) == (0, False)
 
 
 def test_a_run_that_was_saved_before_kernels_of_launches_were_kept_has_none(saved: Path, tmp_path: Path) -> None:
     events = full_trace().events
-    older = head_with(rewritten(saved, events_arrow=arrow(events.drop("kernel"), tmp_path)), version=11)
+    older = head_with(rewritten(saved, events_arrow=arrow(events.drop("kernel", *GRAPH_COLUMNS), tmp_path)), version=11)
     found = load(older).trace.events
     assert found.columns == events.columns
     assert found["kernel"].null_count() == found.height > 0
