@@ -76,9 +76,10 @@ def deciders(graph: StepGraph, replayed: Replay) -> Deciders:
 
 def path_of(graph: StepGraph, replayed: Replay, spans: Spans, *, by_replay: bool = False) -> CriticalPath:
     """Return the critical path of each step, at the times at which it was recorded, or at those of the replay."""
-    walk = _Walk(graph, replayed, deciders(graph, replayed), by_replay=by_replay)
-    parts = [walk.of(spans, at) for at in range(len(spans.step))]
-    return CriticalPath(*map(np.concatenate, zip(*parts, strict=True))) if parts else _NONE
+    walk = _Walk(graph, replayed, by_replay=by_replay)
+    begin = walk.begins_of(spans)
+    runs, _ = walk.back_from(spans.last, spans.last_share, begin)
+    return _with_tails(_cut(walk.parts_of(runs, begin), begin), walk.moments(spans.last, 1.0), spans.tail_ns)
 
 
 class Legs(NamedTuple):
@@ -95,125 +96,167 @@ def legs_of(
     graph: StepGraph, replayed: Replay, spans: Spans, targets: tuple[IntArray, FloatArray], *, stops: BoolArray
 ) -> Legs:
     """Return the leg to each target, a moment in a piece, with the span that each is of; ``stops`` are such pieces."""
-    walk = _Walk(graph, replayed, deciders(graph, replayed), by_replay=False)
-    count = np.arange(len(stops))
-    last = np.maximum.accumulate(np.where(stops, count, NO_PARENT)) if len(stops) else count
-    found = [walk.leg(spans, at, piece, share, last) for at, (piece, share) in enumerate(zip(*targets, strict=True))]
-    parts = [path for path, _ in found]
-    path = CriticalPath(*map(np.concatenate, zip(*parts, strict=True))) if parts else _NONE
-    return Legs(path, np.array([before for _, before in found], np.int64))
+    walk = _Walk(graph, replayed, by_replay=False)
+    begin = walk.begins_of(spans)
+    runs, before = walk.back_from(
+        *targets, begin, np.maximum.accumulate(np.where(stops, np.arange(len(stops)), NO_PARENT))
+    )
+    parts = walk.parts_of(runs, begin)
+    # The first two of a leg with a piece before it are an edge to that piece, and itself.
+    is_of_leg = (_places_in(parts.span) >= 2) | (before < 0)[parts.span]  # noqa: PLR2004
+    return Legs(_cut(_chosen(parts, is_of_leg), begin), before)
 
 
-_NONE = CriticalPath(*(np.empty(0, np.int64) for _ in CriticalPath._fields))
+class _Runs(NamedTuple):
+    """Runs of pieces on one lane each, by span and in order of time.
+
+    Each goes from ``first`` to ``share`` of ``last``, after the edge ``by``, or -1. ``slack_ns`` is the smallest margin
+    of the edges from here on to the end of the path.
+    """
+
+    span: IntArray
+    first: IntArray
+    last: IntArray
+    by: IntArray
+    share: FloatArray
+    slack_ns: FloatArray
 
 
 class _Walk:
-    """Goes back from the end of a step over the edges that decide."""
+    """Goes back from moments over the edges that decide."""
 
-    def __init__(self, graph: StepGraph, replayed: Replay, found: Deciders, *, by_replay: bool) -> None:
+    def __init__(self, graph: StepGraph, replayed: Replay, *, by_replay: bool) -> None:
         self._graph = graph
-        self._found = found
+        self._found = deciders(graph, replayed)
         pieces = graph.pieces
         self._kind = np.append(graph.edges.kind, ASSUMED)
-        self._start = replayed.start_ns if by_replay else pieces.start_ns
-        self._dur = replayed.own_ns if by_replay else pieces.dur_ns
+        # Moments are no integers: to search for one among integers would make floats of all of them, each time.
+        self._start = (replayed.start_ns if by_replay else pieces.start_ns).astype(np.float64)
+        self._dur = (replayed.own_ns if by_replay else pieces.dur_ns).astype(np.float64)
 
-    def of(self, spans: Spans, at: int) -> CriticalPath:
-        """Return the path of one step."""
-        begin = self._begin(spans, at)
-        runs, _ = self._runs(int(spans.last[at]), float(spans.last_share[at]), begin)
-        path = _cut(self._parts(runs, at, begin), begin)
-        return _with_tail(path, at, self._moment(int(spans.last[at]), 1.0), int(spans.tail_ns[at]))
+    def begins_of(self, spans: Spans) -> FloatArray:
+        """Return when each step begins."""
+        return self.moments(spans.first, spans.first_share) - spans.lead_ns
 
-    def leg(self, spans: Spans, at: int, piece: int, share: float, stops: IntArray) -> tuple[CriticalPath, int]:
-        """Return the last leg to a moment, and the piece before it; ``stops`` is the last such piece by each piece."""
-        begin = self._begin(spans, at)
-        runs, before = self._runs(int(piece), float(share), begin, stops)
-        parts = self._parts(runs, at, begin)
-        if before >= 0:
-            parts = CriticalPath(*(column[2:] for column in parts))  # an edge to it, and itself
-        return _cut(parts, begin), before
+    def moments(self, piece: IntArray, share: FloatArray | float) -> FloatArray:
+        """Return when a share of each piece has passed."""
+        found: FloatArray = self._start[piece] + share * self._dur[piece]
+        return found
 
-    def _begin(self, spans: Spans, at: int) -> float:
-        return self._moment(int(spans.first[at]), float(spans.first_share[at])) - float(spans.lead_ns[at])
+    def back_from(
+        self, piece: IntArray, share: FloatArray, begin: FloatArray, stops: IntArray | None = None
+    ) -> tuple[_Runs, IntArray]:
+        """Return the runs that lead to each moment since its span began.
 
-    def _moment(self, piece: int, share: float) -> float:
-        return float(self._start[piece] + share * self._dur[piece])
-
-    def _runs(
-        self, piece: int, share: float, begin: float, stops: IntArray | None = None
-    ) -> tuple[list[tuple[int, int, float, int]], int]:
-        """Return runs of pieces, the last one first: from which to which, the share of that, and the edge before.
-
-        They go back to the begin, or to the last of the pieces at which to stop, which is returned as well, else -1.
+        Or since the last of the pieces at which to stop, which is returned as well, else -1. ``stops`` is for each
+        piece the last such one until then.
         """
+        runs: list[tuple[int, int, int, int, float, float]] = []
+        before = []
+        for span, moment in enumerate(zip(piece.tolist(), share.tolist(), begin.tolist(), strict=True)):
+            found, stop = self._back(span, *moment, stops)
+            runs += reversed(found)
+            before.append(stop)
+        columns = list(zip(*runs, strict=True)) or [()] * len(_Runs._fields)
+        whole, shares = (np.array(column, np.int64) for column in columns[:4]), map(np.array, columns[4:])
+        return _Runs._make((*whole, *shares)), np.array(before, np.int64)
+
+    def _back(
+        self, span: int, piece: int, share: float, begin: float, stops: IntArray | None
+    ) -> tuple[list[tuple[int, int, int, int, float, float]], int]:
+        """Return the runs that lead to one moment, the last one first, and the piece at which they stop, or -1."""
         head, edge, edges = self._graph.head, self._found.edge, self._graph.edges
-        runs: list[tuple[int, int, float, int]] = []
+        runs: list[tuple[int, int, int, int, float, float]] = []
+        slack_ns = np.inf
         while True:
             first = int(head[piece])
             by = int(edge[first])
             # What a leg leads to is no stop of it.
             stop = NO_PARENT if stops is None or piece - (not runs) < 0 else int(stops[piece - (not runs)])
             if stop >= first and self._start[stop] > begin:
-                return [*runs, (stop, piece, share, NO_PARENT)], stop
-            if self._start[first] <= begin:
-                # What ran before the step is left out: the thread may have done the same since the first step.
-                first += int(np.searchsorted(self._start[first : piece + 1], begin, side="right")) - 1
-                by = NO_PARENT
-            runs.append((first, piece, share, by))
+                first, by = stop, NO_PARENT
+            else:
+                stop = NO_PARENT
+                if self._start[first] <= begin:
+                    # What ran before the step is left out: the thread may have done the same since the first step.
+                    first += int(np.searchsorted(self._start[first : piece + 1], begin, side="right")) - 1
+                    by = NO_PARENT
+            slack_ns = min(slack_ns, float(self._found.margin_ns[first]))
+            runs.append((span, first, piece, by, share, slack_ns))
             if by < 0:
-                return runs, NO_PARENT
+                return runs, stop
             piece, share = int(edges.source[by]), float(edges.share[by])
 
-    def _parts(self, runs: list[tuple[int, int, float, int]], at: int, begin: float) -> CriticalPath:
-        runs.reverse()
-        first, last, by = (np.array([run[column] for run in runs], np.int64) for column in (0, 1, 3))
-        share = np.array([run[2] for run in runs])
-        count = last - first + 2  # an edge, and then the pieces
-        of = np.repeat(np.arange(len(runs)), count)
-        place = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    def parts_of(self, runs: _Runs, begin: FloatArray) -> CriticalPath:
+        """Return the parts of the paths that runs make up: before each run an edge, and then its pieces."""
+        count = runs.last - runs.first + 2
+        of = np.repeat(np.arange(len(count)), count)
+        place = _places_in(of)
         is_edge = place == 0
-        piece = np.where(is_edge, NO_PARENT, first[of] + place - 1)
+        piece = np.where(is_edge, NO_PARENT, runs.first[of] + place - 1)
         known = np.maximum(piece, 0)
-        start, dur = self._start[known].astype(np.float64), self._dur[known].astype(np.float64)
+        is_first, is_last = _are_first(runs.span), _are_last(runs.span)
+        begun = self._start[runs.first]
         # Work can begin before the call that launched it has returned.
-        until = np.append(self._start[first[1:]], np.inf)
-        ends = np.minimum(start + np.where(piece == last[of], share[of], 1.0) * dur, until[of])
-        start = np.minimum(start, ends)
-        begun = float(self._start[first[0]])
-        since = np.append(begun, ends[:-1])
-        start = np.where(is_edge, since, start)
-        ends = np.where(is_edge, np.maximum(self._start[first[of]], since), ends)
-        start[0] = min(begin, begun) if by[0] < 0 else begun  # what holds it before is not known, or not of the step
-        kind = np.where(is_edge, self._kind[by[of]], NO_PARENT)
-        left = np.minimum.accumulate(self._found.margin_ns[first][::-1])[::-1]  # of this head and all that follow
-        after = np.append(left[1:], np.inf)
-        slack = np.minimum(np.where(is_edge, left[of], after[of]), ends - start)
+        until = np.where(is_last, np.inf, np.roll(begun, -1))[of]
+        share = np.where(piece == runs.last[of], runs.share[of], 1.0)
+        ends = np.minimum(self._start[known] + share * self._dur[known], until)
+        since = np.where(is_first[of] & is_edge, begun[of], np.roll(ends, 1))
+        start = np.where(is_edge, since, np.minimum(self._start[known], ends))
+        ends = np.where(is_edge, np.maximum(begun[of], since), ends)
+        # What holds the first run is not known, or not of the step.
+        opens = np.flatnonzero(is_edge)[is_first & (runs.by < 0)]
+        start[opens] = np.minimum(begin[runs.span[of[opens]]], start[opens])
+        after = np.where(is_last, np.inf, np.roll(runs.slack_ns, -1))
+        slack = np.minimum(np.where(is_edge, runs.slack_ns[of], after[of]), ends - start)
         start_ns, end_ns = np.rint(start).astype(np.int64), np.rint(ends).astype(np.int64)
         return CriticalPath(
-            np.full(len(of), at, np.int64),
-            piece,
-            kind,
-            start_ns,
-            end_ns - start_ns,
-            np.rint(np.maximum(slack, 0)).astype(np.int64),
+            span=runs.span[of],
+            piece=piece,
+            kind=np.where(is_edge, self._kind[runs.by[of]], NO_PARENT),
+            start_ns=start_ns,
+            dur_ns=end_ns - start_ns,
+            slack_ns=np.rint(np.maximum(slack, 0)).astype(np.int64),
         )
 
 
-def _cut(path: CriticalPath, begin: float) -> CriticalPath:
-    """Return the path from a moment on, without parts that take no time."""
-    start = np.maximum(path.start_ns, round(begin))
+def _are_first(group: IntArray) -> BoolArray:
+    """Return which rows are the first of their group; groups follow one another."""
+    return np.append(True, group[1:] != group[:-1])[: len(group)]
+
+
+def _are_last(group: IntArray) -> BoolArray:
+    return np.append(group[1:] != group[:-1], True)[: len(group)]
+
+
+def _places_in(group: IntArray) -> IntArray:
+    """Return the place of each row in its group, from 0 on."""
+    first = np.flatnonzero(_are_first(group))
+    return np.arange(len(group)) - np.repeat(first, np.diff(first, append=len(group)))
+
+
+def _chosen(path: CriticalPath, which: BoolArray | IntArray) -> CriticalPath:
+    return CriticalPath(*(column[which] for column in path))
+
+
+def _cut(path: CriticalPath, begin: FloatArray) -> CriticalPath:
+    """Return the paths from some moments on, without parts that take no time."""
+    start = np.maximum(path.start_ns, np.rint(begin).astype(np.int64)[path.span])
     dur = path.end_ns - start
     cut = path._replace(start_ns=start, dur_ns=dur, slack_ns=np.minimum(path.slack_ns, np.maximum(dur, 0)))
-    return CriticalPath(*(column[dur > 0] for column in cut))
+    return _chosen(cut, dur > 0)
 
 
-def _with_tail(path: CriticalPath, at: int, since: float, tail_ns: int) -> CriticalPath:
-    """Return the path of a step with the time after its thread has done its last: nothing says what it waits for."""
-    if tail_ns <= 0:
+def _with_tails(path: CriticalPath, since_ns: FloatArray, tail_ns: IntArray) -> CriticalPath:
+    """Return the paths with the time after the thread of a step has done its last: nothing says what it waits for."""
+    span = np.flatnonzero(tail_ns > 0)
+    if len(span) == 0:
         return path
-    tail = CriticalPath(*(np.array([value], np.int64) for value in (at, NO_PARENT, ASSUMED, round(since), tail_ns, 0)))
-    return CriticalPath(*(np.concatenate(both) for both in zip(path, tail, strict=True)))
+    none, kind, no_slack = (np.full(len(span), value, np.int64) for value in (NO_PARENT, ASSUMED, 0))
+    since = np.rint(since_ns[span]).astype(np.int64)
+    tails = CriticalPath(span, none, kind, since, tail_ns[span], no_slack)
+    both = CriticalPath(*map(np.append, path, tails))
+    return _chosen(both, np.argsort(both.span, kind="stable"))
 
 
 def edge_title(kind: int) -> str:
