@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.ops.calls import OpRows, ops_around
+from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_around
+from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.facts.sums import range_max, running_sum, sum_by
-from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import IntArray, rolled_up
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ class Allocations(NamedTuple):
     peak: IntArray
 
 
-def op_allocations(trace: Trace, ops: OpRows, part: TimeRange = WHOLE) -> Allocations:
+@once_for_the_whole
+def op_allocations(trace: Trace, part: TimeRange) -> Allocations:
     """Return what each op allocated and freed in a part, host and devices added up unless they are separate."""
-    memory, count = trace.memory, len(ops.row)
+    memory, ops = trace.memory, op_rows(trace)
+    count = len(ops.row)
     op = ops_around(trace, ops.nest, memory["event"].to_numpy(), memory["time_ns"].to_numpy())
     delta = np.where(part.holds(memory["time_ns"].to_numpy()), memory["delta_bytes"].to_numpy(), 0)
     on_host = (memory["device"] == "cpu").to_numpy()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from torchprof_magic.facts.device.graph_work import origins
-from torchprof_magic.facts.ops.calls import ops_around
-from torchprof_magic.facts.shared import in_category, once_per_trace
+from torchprof_magic.facts.ops.calls import op_rows, ops_around
+from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.path import critical_path
 from torchprof_magic.facts.sums import sum_by
@@ -16,7 +16,6 @@ from torchprof_magic.model.intervals import IntArray  # noqa: TC001 - a field of
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
-    from torchprof_magic.facts.ops.calls import Nest
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
@@ -59,9 +58,10 @@ def on_path(trace: Trace) -> OnPath:
     return OnPath(pieces.row[piece], pieces.lane[piece], path.start_ns[ran], path.dur_ns[ran])
 
 
-def ns_of_ops(trace: Trace, ops: Nest, part: TimeRange) -> IntArray:
+@once_for_the_whole
+def ns_of_ops(trace: Trace, part: TimeRange) -> IntArray:
     """Return how long each op itself, or device work that it launched, was on the path; and last what is of no op."""
-    found = on_path(trace).in_part(part)
+    ops, found = op_rows(trace).nest, on_path(trace).in_part(part)
     is_work = in_category(trace, *DEVICE_CATEGORIES)
     row = np.where(np.append(is_work, False)[found.row], np.append(origins(trace), -1)[found.row], found.row)
     at = ops_around(trace, ops, row)

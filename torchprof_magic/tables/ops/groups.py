@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
-from torchprof_magic.facts.shared import in_category, name_numbers
+from torchprof_magic.facts.ops.calls import op_rows
+from torchprof_magic.facts.shared import in_category, name_numbers, once_per_trace
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.fx_nodes import fx_names, model_lines, own_nodes
 from torchprof_magic.facts.source.places import module_of_events, places_of
@@ -89,15 +90,21 @@ class Groups(NamedTuple):
     example: IntArray
 
 
-def group_ops(trace: Trace, row: IntArray, by: tuple[str, ...], stack_n: int) -> Groups:
+def group_ops(trace: Trace, by: tuple[str, ...], stack_n: int) -> Groups:
     """Return the groups of ops that share name, kind and every key of ``by``."""
-    is_annotation = in_category(trace, "user_annotation")[row]
-    keys = name_numbers(trace)[row].astype(np.int64) * 2 + is_annotation
-    groups = _dense(keys)
+    groups = _by_name(trace)
     for key in by:
-        code = _dense(_codes(trace, row, key, stack_n)).of_op
+        code = _dense(_codes(trace, op_rows(trace).row, key, stack_n)).of_op
         groups = _dense(groups.of_op * (int(code.max(initial=0)) + 1) + code)
     return groups
+
+
+@once_per_trace
+def _by_name(trace: Trace) -> Groups:
+    """Return the groups of ops that share name and kind."""
+    row = op_rows(trace).row
+    is_annotation = in_category(trace, "user_annotation")[row]
+    return _dense(name_numbers(trace)[row].astype(np.int64) * 2 + is_annotation)
 
 
 def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Series:

@@ -13,6 +13,7 @@ from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.device.launch_configs import launch_configs, uses_matrix_cores
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
+from torchprof_magic.facts.ops.roofline import roofline
 from torchprof_magic.facts.shared import device_rows, once_for_the_whole
 from torchprof_magic.facts.step_graph.on_path import ns_of_events
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
@@ -261,7 +262,7 @@ def _with_work(trace: Trace, frame: pl.DataFrame, rows: IntArray, number: IntArr
     """Return the kernels with what they did, of those with known work; ``number`` is that of each event's kernel."""
     number_of_event = np.full(trace.events.height, -1, np.int64)
     number_of_event[rows] = number
-    sums = rates.work_columns(trace, part, number_of_event, frame.height)
+    sums = rates.work_columns(trace, part, number_of_event[roofline(trace).row], frame.height)
     if not sums:
         return frame.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in rates.TYPES.items())
     known = pl.DataFrame(sums).with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))

@@ -17,7 +17,7 @@ from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.ops.roofline import roofline
-from torchprof_magic.facts.shared import once_for_the_whole
+from torchprof_magic.facts.shared import device_rows, name_numbers, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.fx_nodes import fx_names, has_fx_nodes, model_lines
 from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.facts.sums import sum_by
@@ -25,7 +25,7 @@ from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, innermost_at, inside_earlier, stable_order
 from torchprof_magic.model.rows import are_known, values_at
 from torchprof_magic.model.shapes import Column, Table
-from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
+from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.tables.critical_path import with_path_in_sight
 from torchprof_magic.tables.ops import rates
 from torchprof_magic.tables.ops.groups import KEYS, Groups, group_labels, group_ops
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
+
+    Numbers = IntArray | npt.NDArray[np.float64]
 
 _OWN_COLUMNS = (
     Column(name="name", title="Op", unit="code", definition="Name that torch recorded for the op or annotation."),
@@ -275,9 +277,14 @@ def ops_with_sums(trace: Trace, *by: str, stack_n: int = 1, part: TimeRange = WH
 
 def device_ns_of_no_op(trace: Trace, ops: pl.DataFrame, part: TimeRange) -> int:
     """Return the time of the device work that belongs to none of the ops."""
-    work = trace.events.filter(pl.col("category").is_in(DEVICE_CATEGORIES))
-    _, dur_ns = part.cut(work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
-    return int(dur_ns.sum()) - int(ops["self_device_ns"].sum())
+    return _device_ns(trace, part) - int(ops["self_device_ns"].sum())
+
+
+@once_for_the_whole
+def _device_ns(trace: Trace, part: TimeRange) -> int:
+    """Return the time of all device work."""
+    start, dur = (trace.events[name].to_numpy()[device_rows(trace)] for name in ("start_ns", "dur_ns"))
+    return int(part.cut(start, dur)[1].sum())
 
 
 def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
@@ -288,7 +295,7 @@ def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFra
     row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
     row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "python"}
     row |= {"self_device_ns": rest_ns, "total_device_ns": rest_ns}
-    row["on_path_ns"] = int(ns_of_ops(trace, op_rows(trace).nest, part)[-1])
+    row["on_path_ns"] = int(ns_of_ops(trace, part)[-1])
     row |= {name: None for name in ("flops", *rates.TYPES) if name in row}
     return pl.concat([frame, pl.DataFrame([row], schema=frame.schema)])
 
@@ -316,7 +323,7 @@ def _absent(trace: Trace) -> set[str]:
 
 def _summed(trace: Trace, by: tuple[str, ...], stack_n: int, part: TimeRange) -> pl.DataFrame:
     ops = op_rows(trace)
-    groups = group_ops(trace, ops.row, by, stack_n)
+    groups = group_ops(trace, by, stack_n)
     examples = ops.row[groups.example]
     frame = pl.DataFrame(
         [
@@ -354,9 +361,7 @@ def _main_nodes(trace: Trace, ops: OpRows, groups: Groups) -> tuple[pl.Series, .
     )
 
 
-def _sums(
-    trace: Trace, all_ops: OpRows, groups: Groups, part: TimeRange
-) -> dict[str, IntArray | npt.NDArray[np.float64] | pl.Series]:
+def _sums(trace: Trace, all_ops: OpRows, groups: Groups, part: TimeRange) -> dict[str, Numbers | pl.Series]:
     """Return the columns of numbers by name, one value per group."""
     group, count = groups.of_op, len(groups.example)
     is_outermost = ~is_recursive(trace, all_ops, group, count)
@@ -365,7 +370,7 @@ def _sums(
     is_there &= ~on_captured_lanes(trace)[all_ops.row]
     replayed = replayed_calls(trace, part)[all_ops.row]
     calls = np.bincount(group[is_there], minlength=count) + sum_by(group, replayed, count)
-    sums: dict[str, IntArray | npt.NDArray[np.float64] | pl.Series] = {
+    sums: dict[str, Numbers | pl.Series] = {
         "phase": _main_phase(_phases(trace, all_ops), ops.self_cpu_ns, groups),
         "calls": calls,
         "self_cpu_ns": sum_by(group, ops.self_cpu_ns, count),
@@ -373,17 +378,17 @@ def _sums(
         "mean_cpu_ns": sum_by(group, ops.dur_ns, count) / np.maximum(calls, 1),
         "self_device_ns": sum_by(group, ops.self_device_ns, count),
         "total_device_ns": sum_by(group, ops.total_device_ns * is_outermost, count),
-        "on_path_ns": sum_by(group, ns_of_ops(trace, all_ops.nest, part)[:-1], count),
+        "on_path_ns": sum_by(group, ns_of_ops(trace, part)[:-1], count),
         "overlapping_calls": sum_by(
             group, (trace.events["overlaps"].to_numpy()[ops.row] & is_there).astype(np.int64), count
         ),
-        **_spread(group[is_there], ops.dur_ns[is_there], count),
+        **_spread(ops.dur_ns, _by_length(trace, part), np.where(is_there, group, count), count),
     }
     if has_flops(trace):
-        sums["flops"] = _flops(trace, all_ops, groups, part)
-    sums |= rates.work_columns(trace, part, _groups_of_work(trace, all_ops, groups), count)
+        sums["flops"] = _flops(trace, groups, part)
+    sums |= rates.work_columns(trace, part, group[_ops_of_work(trace)], count)
     if trace.memory.height:
-        memory = op_allocations(trace, all_ops, part)
+        memory = op_allocations(trace, part)
         peak = np.zeros(count, np.int64)
         np.maximum.at(peak, group, memory.peak)
         sums |= {
@@ -397,53 +402,81 @@ def _sums(
     return sums
 
 
-def _spread(group: IntArray, dur_ns: IntArray, count: int) -> dict[str, pl.Series]:
+@once_for_the_whole
+def _by_length(trace: Trace, part: TimeRange) -> IntArray:
+    """Return the order of the ops by how long they are in a part."""
+    return np.argsort(ops_in(trace, part).dur_ns)
+
+
+def _spread(dur_ns: IntArray, by_length: IntArray, group: IntArray, count: int) -> dict[str, Numbers]:
     """Return the median, the 95th percentile and the longest of the durations of each group; 0 without any."""
-    dur = pl.col("dur")
-    found = (
-        pl.DataFrame({"group": group, "dur": dur_ns})
-        .group_by("group")
-        .agg(
-            dur.median().alias("median_cpu_ns"),
-            dur.quantile(0.95, "higher").cast(pl.Int64).alias("p95_cpu_ns"),
-            dur.max().alias("max_cpu_ns"),
-        )
-    )
-    every = pl.DataFrame({"group": np.arange(count)}).join(found, on="group", how="left", maintain_order="left")
-    return {each.name: each for each in every.drop("group").fill_null(0)}
+    dur_ns = np.append(dur_ns[by_length[stable_order(group[by_length], count + 1)]], 0)
+    calls = np.bincount(group, minlength=count)[:count]
+    end = np.cumsum(calls)
+    first = end - calls
+
+    def at(share: float, rounded: np.ufunc) -> IntArray:
+        place = first + rounded(share * (calls - 1)).astype(np.int64)
+        return dur_ns[np.where(calls > 0, place, -1)]
+
+    return {
+        "median_cpu_ns": at(0.5, np.floor) / 2 + at(0.5, np.ceil) / 2,
+        "p95_cpu_ns": at(0.95, np.ceil),
+        "max_cpu_ns": at(1.0, np.ceil),
+    }
 
 
-def _groups_of_work(trace: Trace, ops: OpRows, groups: Groups) -> IntArray:
-    """Return for each event the group of the op that its known work is of, -1 without any."""
-    pieces = roofline(trace)
-    found = np.full(trace.events.height, -1, np.int64)
-    found[pieces.row] = groups.of_op[np.searchsorted(ops.row, pieces.op)]
-    return found
+@once_per_trace
+def _ops_of_work(trace: Trace) -> IntArray:
+    """Return the op that each piece of known work is of."""
+    return np.searchsorted(op_rows(trace).row, roofline(trace).op)
 
 
-def _flops(trace: Trace, ops: OpRows, groups: Groups, part: TimeRange) -> pl.Series:
+def _flops(trace: Trace, groups: Groups, part: TimeRange) -> pl.Series:
     """Return the FLOPs of each group; null where those of no call are known."""
-    flops = flops_in(trace, part).gather(ops.row)
-    count = len(groups.example)
-    known = sum_by(groups.of_op, are_known(flops).astype(np.int64), count)
-    total = pl.Series(sum_by(groups.of_op, flops.fill_null(0).to_numpy(), count))
-    return total.set(pl.Series(known == 0), None)
+    op, flops = _known_flops(trace, part)
+    group, count = groups.of_op[op], len(groups.example)
+    total = pl.Series(sum_by(group, flops, count))
+    return total.set(pl.Series(np.bincount(group, minlength=count) == 0), None)
+
+
+@once_for_the_whole
+def _known_flops(trace: Trace, part: TimeRange) -> tuple[IntArray, IntArray]:
+    """Return the ops whose FLOPs are known, and these."""
+    flops = flops_in(trace, part).gather(op_rows(trace).row)
+    op = np.flatnonzero(are_known(flops))
+    return op, flops.gather(op).to_numpy()
 
 
 def is_recursive(trace: Trace, ops: OpRows, group: IntArray, count: int) -> BoolArray:
     """Return True for ops inside another of their group on their thread."""
-    # Only ops that contain ops and are inside ops can be recursive, and those are few.
-    lies_inside, holds = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-    is_child = ops.parent >= 0
-    lies_inside[group[is_child]] = True
-    holds[group[ops.parent[is_child]]] = True
-    rows = np.flatnonzero((lies_inside & holds)[group])
+    rows = _inner_and_outer(trace)
+    children = rows[ops.parent[rows] >= 0]
+    lies_inside, holds = (np.zeros(count, np.bool_) for _ in range(2))
+    lies_inside[group[children]] = True
+    holds[group[ops.parent[children]]] = True
+    rows = rows[(lies_inside & holds)[group[rows]]]
     keys = trace.events["lane"].to_numpy()[ops.row[rows]].astype(np.int64) * count + group[rows]
     order = stable_order(keys, trace.lanes.height * count)
     rows = rows[order]
     is_inside = np.zeros(len(group), np.bool_)
     is_inside[rows] = inside_earlier(keys[order], ops.start_ns[rows], ops.dur_ns[rows])
     return is_inside
+
+
+@once_per_trace
+def _inner_and_outer(trace: Trace) -> IntArray:
+    """Return the ops that may recur: those with a name that lies, over others or not, both around and in a name."""
+    ops = op_rows(trace)
+    name, child = name_numbers(trace)[ops.row].astype(np.int64), np.flatnonzero(ops.parent >= 0)
+    count = int(name.max(initial=0)) + 1
+    outer, inner = np.divmod(np.unique(name[ops.parent[child]] * count + name[child]), count)
+    while True:
+        lies_inside, holds = (np.bincount(names, minlength=count) > 0 for names in (inner, outer))
+        is_kept = lies_inside[outer] & holds[inner]
+        if is_kept.all():
+            return np.flatnonzero((lies_inside & holds)[name])
+        outer, inner = outer[is_kept], inner[is_kept]
 
 
 def _phases(trace: Trace, ops: OpRows) -> npt.NDArray[np.int8]:

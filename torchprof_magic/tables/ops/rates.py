@@ -132,14 +132,14 @@ def rate_columns(trace: Trace) -> tuple[Column, ...]:
     return COLUMNS if has_roof(trace) else tuple(column for column in COLUMNS if column.name not in _OF_ROOF)
 
 
-def work_columns(trace: Trace, part: TimeRange, group_of_event: IntArray, count: int) -> dict[str, pl.Series]:
+def work_columns(trace: Trace, part: TimeRange, group: IntArray, count: int) -> dict[str, pl.Series]:
     """Return the sums of known work by group, of which ``with_rates`` makes all columns; empty without any.
 
-    ``group_of_event`` is the group of each event, or -1: of the kernel, or where there is none of the op.
+    ``group`` is that of each piece of ``roofline``, or -1.
     """
     if not has_work(trace):
         return {}
-    return series_of(sums_of_work(trace, part, group_of_event[roofline(trace).row], count))
+    return series_of(sums_of_work(trace, part, group, count))
 
 
 def series_of(sums: WorkSums) -> dict[str, pl.Series]:

@@ -11,6 +11,7 @@ import polars as pl
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
 from torchprof_magic.facts.ops.calls import op_rows, ops_in
+from torchprof_magic.facts.ops.roofline import roofline
 from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, sites_of_events, watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
@@ -271,9 +272,8 @@ def _with_work(trace: Trace, frame: pl.DataFrame, runs: Runs, part: TimeRange) -
     """Return the lines with what they did in both passes, and how fast."""
     if not rates.has_work(trace):
         return _without_work(frame)
-    return rates.with_rates(
-        frame.with_columns(*rates.work_columns(trace, part, sites_of_events(trace, runs), runs.sites).values())
-    )
+    sites = sites_of_events(trace, runs)[roofline(trace).row]
+    return rates.with_rates(frame.with_columns(*rates.work_columns(trace, part, sites, runs.sites).values()))
 
 
 def _without_work(frame: pl.DataFrame) -> pl.DataFrame:
@@ -321,7 +321,7 @@ def _by_op(trace: Trace, part: TimeRange) -> pl.DataFrame:
             "source": values_at(call_tree(trace).name, places.file),
             "hits": (~is_backward).astype(np.int64),
             "self_cpu_ns": np.where(ran.file == places.file, own_ns, 0),
-            "on_path_ns": ns_of_ops(trace, ops.nest, part)[:-1],
+            "on_path_ns": ns_of_ops(trace, part)[:-1],
             "device_ns": np.where(is_backward, 0, device_ns),
             "backward_device_ns": np.where(is_backward, device_ns, 0),
         }
