@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from torchprof_magic.model.intervals import IntArray
@@ -41,6 +43,13 @@ def _are_far_apart(codes: npt.NDArray[np.uint32]) -> bool:
 def codes_of(values: pl.Series) -> npt.NDArray[np.uint32]:
     """Return the numbers by which polars keeps the texts of a categorical column without nulls."""
     return values.to_physical().to_numpy()
+
+
+def once_per_text(values: pl.Series, write: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Return the texts of a categorical column as ``write`` writes them, which gets each of them, and null, once."""
+    codes = values.to_physical() + 1
+    rows, of_rows = numbered(codes.fill_null(0).to_numpy())
+    return write(values[rows].cast(pl.String)).cast(pl.Categorical())[of_rows]
 
 
 def last_rows(codes: npt.NDArray[np.uint32]) -> IntArray:

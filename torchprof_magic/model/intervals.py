@@ -149,12 +149,13 @@ def _zero_length_corrections(start: IntArray, end: IntArray) -> IntArray:
 def _parents_from_depths(depth: IntArray) -> IntArray:
     """Return the last earlier row that is one level up; rows are in nesting order."""
     count = len(depth)
-    rows = np.arange(count, dtype=np.int64)
-    keys = np.sort(depth * count + rows)
-    found = np.searchsorted(keys, (depth - 1) * count + rows, side="left") - 1
-    candidate = keys[np.maximum(found, 0)]
-    is_child = (depth > 0) & (found >= 0) & (candidate // count == depth - 1)
-    return np.where(is_child, candidate % count, NO_PARENT)
+    keys = np.sort(depth * count + np.arange(count, dtype=np.int64))
+    level, row = np.divmod(keys, max(count, 1))
+    found = np.searchsorted(keys, keys - count) - 1  # in order, which is much faster than by row
+    is_child = (found >= 0) & (level[found] == level - 1)
+    parent = np.empty(count, np.int64)
+    parent[row] = np.where(is_child, row[found], NO_PARENT)
+    return parent
 
 
 def _nest_lanes_in_turn(

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.ops.calls import Nest, nest_among, ops_around
-from torchprof_magic.facts.shared import in_category, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, levels, merge_paths
+from torchprof_magic.facts.shared import ask_event_names, in_category, once_per_trace
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, merge_paths
 from torchprof_magic.model.rows import filled
 
 if TYPE_CHECKING:
@@ -63,12 +63,11 @@ def own_stacks(trace: Trace, row: IntArray, op_around: IntArray) -> IntArray:
     It is that of the moment in which the event begins; a Python function has the stack of its caller. Runtime calls and
     device work have that of the op that they belong to, a row of ``events`` in ``op_around``, and none without.
     """
-    kind = trace.events["category"].gather(row)
-    is_torchs = kind.is_in(("cpu_op", "user_annotation", "python_function")).to_numpy()
+    is_torchs = in_category(trace, "cpu_op", "user_annotation", "python_function")[row]
     asked = np.where(is_torchs, row, op_around)
     found = _stacks_at(trace, asked)
     found[asked < 0] = NO_PARENT
-    return np.where((kind == "python_function").to_numpy(), _stacks_of_callers(trace, row), found)
+    return np.where(in_category(trace, "python_function")[row], _stacks_of_callers(trace, row), found)
 
 
 def _stacks_at(trace: Trace, row: IntArray) -> IntArray:
@@ -90,21 +89,21 @@ def _stacks_of_callers(trace: Trace, row: IntArray) -> IntArray:
     return caller[row]
 
 
-def with_forward_stacks(trace: Trace, row: IntArray, parent: IntArray, depth: IntArray, stack: IntArray) -> IntArray:
+def with_forward_stacks(
+    trace: Trace, row: IntArray, parent: IntArray, turns: Sequence[IntArray], stack: IntArray
+) -> IntArray:
     """Return the stacks with that of the forward op for all that a node of autograd ran.
 
     That op is the first one of the same sequence number on the thread of the forward pass. ``row`` are event rows,
-    nested by ``parent``.
+    nested by ``parent``, whose levels are ``turns``.
     """
-    events = trace.events
-    names = events["name"].gather(row).cast(pl.String)
-    is_node = _nodes(names, parent) & (events["category"].gather(row) == "cpu_op").to_numpy()
-    node = np.where(is_node, np.arange(len(row)), NO_PARENT)
-    for level in levels(depth)[1:]:
-        inner = level[node[level] < 0]
-        node[inner] = node[parent[inner]]
+    events, is_node = trace.events, _nodes(trace, row, parent)
     if not is_node.any():
         return stack
+    node = np.where(is_node, np.arange(len(row)), NO_PARENT)
+    for level in turns[1:]:
+        inner = level[node[level] < 0]
+        node[inner] = node[parent[inner]]
     ops = pl.DataFrame(
         {
             "sequence": events["sequence"].gather(row).fill_null(NO_PARENT),
@@ -126,11 +125,14 @@ def with_forward_stacks(trace: Trace, row: IntArray, parent: IntArray, depth: In
     return np.where(node >= 0, of_node[node], stack)
 
 
-def _nodes(names: pl.Series, parent: IntArray) -> np.ndarray:
+def _nodes(trace: Trace, row: IntArray, parent: IntArray) -> BoolArray:
     """Return which ops are nodes of autograd: the engine puts a range with their name around each."""
-    outside = pl.Series(parent < 0)
-    above = names.gather(np.maximum(parent, 0)).set(outside, None)
-    return (above == RANGE_OF_NODE + names).fill_null(value=False).to_numpy()
+    is_range = ask_event_names(trace, pl.col("name").str.starts_with(RANGE_OF_NODE)).astype(np.bool_)
+    inside = np.flatnonzero(in_category(trace, "cpu_op")[row] & np.append(is_range[row], False)[parent])
+    above, names = (trace.events["name"].gather(rows).cast(pl.String) for rows in (row[parent[inside]], row[inside]))
+    found = np.zeros(len(row), np.bool_)
+    found[inside] = (above == RANGE_OF_NODE + names).to_numpy()
+    return found
 
 
 def _forward_lanes(trace: Trace, row: IntArray) -> pl.Series:

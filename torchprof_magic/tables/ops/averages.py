@@ -11,6 +11,7 @@ from torchprof_magic.facts.ops.torch_calls import VALUES, torch_calls
 from torchprof_magic.facts.ops.torch_stacks import frames_of
 from torchprof_magic.facts.sums import LARGEST
 from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import TEXT
 from torchprof_magic.model.vendors import DEVICE_MEMORY
 from torchprof_magic.tables.ops.groups import FRAME_BREAK
 from torchprof_magic.tables.ops.installed import counts_python_functions
@@ -158,19 +159,21 @@ def _grouped(trace: Trace, by: Grouping) -> pl.DataFrame:
     calls = _with_stacks(trace, torch_calls(trace), by.stack_n).with_row_index("place")
     if not (counts_python_functions() if by.has_python is None else by.has_python):
         calls = calls.filter(pl.col("kind") != "python_function")
-    return calls.group_by(["key", "is_annotation", "is_on_device", *(column.name for column in by.columns)]).agg(
+    found = calls.group_by(["key", "is_annotation", "is_on_device", *(column.name for column in by.columns)]).agg(
         pl.col("place", "is_top", "kind").first(),
         pl.len().alias("count"),
         *(_summed(f"{part}_{value}", calls.height) for value in VALUES for part in ("self", "total")),
         pl.when(pl.col("flops").is_not_null().any()).then(pl.col("flops").sum()).alias("flops"),
     )
+    return found.with_columns(pl.col(TEXT).cast(pl.String))
 
 
 def torch_events_table(trace: Trace) -> pl.DataFrame:
     """Return one row per event of torch's ``events()``, in torch's order, without columns of what was not recorded."""
     calls = torch_calls(trace)
     names = ["key", "kind", "start_ns", "dur_ns", "shapes", *(column.name for column in COLUMNS[3:])]
-    return calls.select(name for name in names if name not in _absent(trace))
+    calls = calls.select(name for name in names if name not in _absent(trace))
+    return calls.with_columns(pl.col(TEXT).cast(pl.String))
 
 
 def _with_stacks(trace: Trace, calls: pl.DataFrame, most: int) -> pl.DataFrame:
