@@ -12,8 +12,9 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.device.busy import device_intervals
 from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
+from torchprof_magic.facts.host.step_pieces import step_pieces
 from torchprof_magic.facts.host.transitions import transitions_ns
+from torchprof_magic.facts.host.unseen_waits import idle_of_steps
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, covered_ns

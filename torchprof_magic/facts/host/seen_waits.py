@@ -9,12 +9,12 @@ import polars as pl
 
 from torchprof_magic.facts.host.host_states import WEAK
 from torchprof_magic.facts.host.phases import PHASES
-from torchprof_magic.facts.host.step_pieces import LEAST_SLEEP_NS, idle_of_steps, step_pieces
+from torchprof_magic.facts.host.step_pieces import step_pieces
+from torchprof_magic.facts.host.unseen_waits import asleep_ns, idle_of_steps, quiet_lines
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.sums import sum_by
 
 if TYPE_CHECKING:
-    from torchprof_magic.facts.host.step_pieces import StepPieces
     from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
@@ -60,7 +60,7 @@ def seen_waits(trace: Trace) -> SeenWaits:
     is_idle = pieces.phase[chosen] == PHASES.index("idle")
     row, dur_ns, step = pieces.wait[chosen], pieces.dur_ns[chosen], pieces.step[chosen]
     is_short = is_idle & (trace.waits["dur_ns"].to_numpy()[row] < SHORT_NS)
-    at_lines = _of_lines(trace, chosen[is_idle])
+    at_lines = _of_lines(trace)
     whole_ns = int(idle_of_steps(trace).sum())
     unseen_ns = idle_of_steps(trace) - at_lines.ns
     scale, added = np.ones(len(chosen)), _NOTHING
@@ -83,43 +83,14 @@ class _OfLines(NamedTuple):
     ns: IntArray
 
 
-def _of_lines(trace: Trace, waited: IntArray) -> _OfLines:
-    """Return pieces for waits that were not seen, in steps in which a line ran that waits in others.
-
-    The line looks like Python in them, and its thread used no CPU. ``waited`` are the pieces that were seen. Of the
-    pieces of a step the longest are taken, as far as it has waited.
-    """
-    pieces, idle_ns = step_pieces(trace), idle_of_steps(trace)
-    known = pl.DataFrame({"site": pieces.site[waited], "row": pieces.wait[waited], "ns": pieces.dur_ns[waited]})
-    of_sites = known.filter(pl.col("site") >= 0).sort("site", "ns").group_by("site", maintain_order=True)
-    usual = of_sites.agg(pl.col("row").last(), pl.col("ns").sum() / pl.col("row").n_unique())
-    site, row, each_ns = (usual[name].to_numpy() for name in ("site", "row", "ns"))
-    found, taken_ns = _asleep(pieces, _without_seen(pieces, site, waited), idle_ns)
-    at = np.searchsorted(site, pieces.site[found])
-    start_ns, ones = pieces.start_ns[found], np.ones(len(found))
-    waits = SeenWaits(row[at], start_ns, start_ns + taken_ns, ones, taken_ns / each_ns[at], ones < 1)
-    return _OfLines(waits, sum_by(pieces.step[found], taken_ns, len(idle_ns)))
-
-
-def _without_seen(pieces: StepPieces, site: IntArray, waited: IntArray) -> IntArray:
-    """Return the pieces of Python at some lines in steps in which no wait was seen there, the longest first in each."""
-    key = pieces.step * (pieces.site.max(initial=0) + 2) + pieces.site
-    is_open = (pieces.phase == PHASES.index("python")) & np.isin(pieces.site, site) & ~np.isin(key, key[waited])
-    found = np.flatnonzero(is_open & (pieces.dur_ns >= LEAST_SLEEP_NS))
-    return found[np.lexsort((-pieces.dur_ns[found], pieces.step[found]))]
-
-
-def _asleep(pieces: StepPieces, found: IntArray, idle_ns: IntArray) -> tuple[IntArray, IntArray]:
-    """Return which pieces are asleep for the most part, and for how long; those of a step are together.
-
-    Of others, nothing is known.
-    """
-    step, dur_ns = pieces.step[found], pieces.dur_ns[found]
-    before_ns = np.cumsum(dur_ns) - dur_ns
-    before_ns -= np.append(before_ns, 0)[np.searchsorted(step, step)]
-    taken_ns = np.minimum(dur_ns, idle_ns[step] - before_ns)
-    is_asleep = taken_ns > dur_ns // 2
-    return found[is_asleep], taken_ns[is_asleep]
+def _of_lines(trace: Trace) -> _OfLines:
+    """Return pieces for waits that were not seen, in steps in which a line ran that waits in others."""
+    pieces, quiet, slept_ns = step_pieces(trace), quiet_lines(trace), asleep_ns(trace)
+    at = np.flatnonzero(slept_ns)
+    piece, slept_ns = quiet.piece[at], slept_ns[at]
+    start_ns, ones = pieces.start_ns[piece], np.ones(len(at))
+    waits = SeenWaits(quiet.row[at], start_ns, start_ns + slept_ns, ones, slept_ns / quiet.usual_ns[at], ones < 1)
+    return _OfLines(waits, sum_by(pieces.step[piece], slept_ns, trace.steps.height))
 
 
 def _of_other_steps(trace: Trace, row: IntArray, dur_ns: IntArray, unseen_ns: IntArray) -> SeenWaits:

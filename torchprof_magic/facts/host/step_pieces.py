@@ -34,21 +34,16 @@ from torchprof_magic.facts.host.host_waits import wait_timelines
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events, structural_phases
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
-from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.rows import keys_of
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-# Ending one step of the profiler and beginning the next takes up to this, in which the thread may look asleep.
-LEAST_SLEEP_NS = 200_000
 # Python functions in which a thread sleeps. Nothing else in a trace tells sleep from work.
 SLEEP_NAME = (
     r"^<built-in (method|function) (sleep|acquire|select|poll|recv|recv_into|read|readinto|wait|accept|_recv|get)\b"
 )
-# The phases in which a thread may sleep.
-_MAY_SLEEP = ("waiting", "data", "communication", "initialisation", "idle")
 _PHASE_OF_STATE = {
     PROFILER: "idle",
     ONCE: "initialisation",
@@ -126,30 +121,6 @@ def _pieces_in(trace: Trace, start: IntArray, end: IntArray, lane: IntArray, fet
     pieces, site, wait = Pieces(*(column[order] for column in pieces)), site[order], wait[order]
     phase = _phases(trace, pieces, site, wait, fetched)
     return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site, wait)
-
-
-@once_per_trace
-def idle_of_steps(trace: Trace) -> IntArray:
-    """Return for each step how much of the time that looks like Python its thread used no CPU, in ns.
-
-    It is the step minus the CPU time of its thread, where a live run measured that. Of this, what blocking calls,
-    fetching data and communication take is not counted, because a thread may sleep in these; nor are waits that were
-    seen, in ops or between them, and what ending one step and beginning the next may take.
-    """
-    pieces, steps = step_pieces(trace), trace.steps
-    table = sum_by(pieces.step * len(PHASES) + pieces.phase, pieces.dur_ns, steps.height * len(PHASES))
-    of_phase = dict(zip(PHASES, table.reshape(-1, len(PHASES)).T, strict=True))
-    cpu = {(mark.cycle, mark.number): mark.cpu_ns for mark in trace.meta.recorded_steps}
-    used = [cpu.get(key) for key in keys_of(steps)]
-    whole = (steps["end_ns"] - steps["start_ns"]).to_numpy()
-    asleep = whole - np.array(
-        [dur if ns is None else ns for ns, dur in zip(used, whole.tolist(), strict=True)], np.int64
-    )
-    is_in_op = _is_wait(trace, pieces.wait) & ~np.isin(pieces.phase, [PHASES.index(name) for name in _MAY_SLEEP])
-    asleep = asleep - sum(of_phase[name] for name in _MAY_SLEEP)
-    asleep -= sum_by(pieces.step[is_in_op], pieces.dur_ns[is_in_op], steps.height)
-    asleep[asleep < LEAST_SLEEP_NS] = 0
-    return np.clip(asleep, 0, of_phase["python"])
 
 
 def _with_others(own: Pieces, anyone: Timeline) -> Pieces:
@@ -238,7 +209,7 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray, fetche
     is_ops = (pieces.state == DISPATCH) | (pieces.state == RUNTIME_CALL)
     phase[is_ops & (phase == PHASES.index("python"))] = PHASES.index("forward")
     phase[(pieces.state == BLOCKED) & _is_set_up(trace)[row]] = PHASES.index("initialisation")
-    phase[(pieces.state >= OTHER) & (_is_wait(trace, wait) | _is_sleep(trace, pieces.cause))] = PHASES.index("idle")
+    phase[(pieces.state >= OTHER) & (is_wait(trace, wait) | _is_sleep(trace, pieces.cause))] = PHASES.index("idle")
     # Where the loop has told when it had its item, all before it is the fetch, also in functions that its header calls.
     is_fetch = _fetches(trace)[site] | _is_told(trace, len(fetched))[pieces.of]
     is_fetch &= pieces.start_ns < fetched[pieces.of]
@@ -257,7 +228,7 @@ def _is_set_up(trace: Trace) -> BoolArray:
     return found
 
 
-def _is_wait(trace: Trace, wait: IntArray) -> BoolArray:
+def is_wait(trace: Trace, wait: IntArray) -> BoolArray:
     """Return which rows of ``trace.waits`` are waits, and not collections of garbage; -1 is none."""
     return np.append((trace.waits["kind"] == "wait").to_numpy(), False)[wait]
 

@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.seen_waits import seen_waits
-from torchprof_magic.facts.host.step_pieces import idle_of_steps
+from torchprof_magic.facts.host.unseen_waits import asleep_ns, idle_of_steps, quiet_lines
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.places import known_places
@@ -81,15 +81,18 @@ def _kinds(trace: Trace) -> IntArray:
 def _unseen_waits(trace: Trace, kind: IntArray) -> IntArray:
     """Return the pieces in which a line that waits in other steps looks like Python, but its thread slept.
 
-    The longest ones of each step, as far as its thread used no CPU and no wait was seen.
+    Those that are known to, and the longest ones of each step, as far as its thread used no CPU and no wait was seen.
     """
-    seen, unseen_ns = seen_waits(trace), idle_of_steps(trace)
+    seen, slept_ns = seen_waits(trace), asleep_ns(trace)
     pieces, _, places, _ = placed_pieces(trace)
+    quiet = quiet_lines(trace).piece[slept_ns > 0]
+    unseen_ns = idle_of_steps(trace) - sum_by(pieces.step[quiet], slept_ns[slept_ns > 0], trace.steps.height)
     files, lines = known_places(trace)
     waits = trace.waits.select("file", "line")[seen.row.tolist()].unique().with_columns(pl.col("file").cast(pl.String))
     known = pl.DataFrame({"file": files, "line": lines}).with_row_index("place")
     waiting = known.join(waits, on=["file", "line"], how="semi")["place"].to_numpy()
     is_own = (kind == OWN) & (pieces.phase == PHASES.index("python"))
+    is_own[quiet] = False
     found = np.flatnonzero(is_own & np.isin(places.file, waiting))
     found = found[np.lexsort((-pieces.dur_ns[found], pieces.step[found]))]
     step, dur_ns = pieces.step[found], pieces.dur_ns[found]
@@ -97,7 +100,7 @@ def _unseen_waits(trace: Trace, kind: IntArray) -> IntArray:
     first = np.searchsorted(step, step)
     before_ns -= before_ns[first] if len(found) else 0
     # A piece that is half asleep counts as that.
-    return found[before_ns + dur_ns // 2 < unseen_ns[step]]
+    return np.concatenate((quiet, found[before_ns + dur_ns // 2 < unseen_ns[step]]))
 
 
 def _main_phases(own_ns: IntArray, backward_ns: IntArray) -> IntArray:

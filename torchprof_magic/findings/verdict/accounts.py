@@ -24,7 +24,8 @@ from torchprof_magic.facts.host.pauses import longest_pause
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.host.seen_waits import stands_for_all
 from torchprof_magic.facts.host.silence import are_silent
-from torchprof_magic.facts.host.step_pieces import StepPieces, idle_of_steps, step_pieces
+from torchprof_magic.facts.host.step_pieces import StepPieces, step_pieces
+from torchprof_magic.facts.host.unseen_waits import idle_of_steps
 from torchprof_magic.facts.shared import is_named, name_numbers, once_per_trace
 from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.facts.source.step_places import called, placed_pieces

@@ -10,7 +10,9 @@ from support import annotation, make_trace, span
 from torchprof_magic.facts.host.host_waits import wait_timelines
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.seen_waits import seen_waits
-from torchprof_magic.facts.host.step_pieces import idle_of_steps, step_pieces
+from torchprof_magic.facts.host.step_pieces import step_pieces
+from torchprof_magic.facts.host.unseen_waits import idle_of_steps
+from torchprof_magic.facts.source.line_times import line_times
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.meta import StepMark
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA, Trace
@@ -122,6 +124,19 @@ def test_a_line_that_sleeps_in_other_steps_only_does_not_sleep_where_the_thread_
     rows = waits_table(trace, WHOLE).frame.select("call", "count", "total_ns").rows()
     # The 6 ms more of the third step are not a sleep of 30 ms; they are as short as waits that nobody sees.
     assert rows == [("b", 3, 60_000_000), ("a", 1, 30_000_000)]
+
+
+def test_a_line_that_took_as_long_as_it_sleeps_slept_although_data_was_loaded_without_cpu_too() -> None:
+    # Without CPU for 40 ms, which a fetch of data may have used; line 3 takes 30 ms, as long as it slept in step 1.
+    trace = two_lines(("a", 3, 10, 30), asleep_ms=(30, 40, 20))
+    fetches = [annotation("enumerate(DataLoader)#_It.__next__", 100_000 * step + 60_000, 40_000) for step in range(3)]
+    made = make_trace(*(annotation(f"ProfilerStep#{n}", 100_000 * (n - 1), 100_000) for n in (1, 2, 3)), *fetches)
+    trace = replace(made, waits=trace.waits, sites=trace.sites, scopes=trace.scopes, meta=trace.meta)
+    assert phases(trace)["data"] == 120_000
+    assert idle_of_steps(trace).tolist() == [0, 30_000_000, 0]  # in step 3, it cannot have slept for so long
+    assert waits_table(trace, WHOLE).frame.select("call", "count", "total_ns").rows() == [("a", 2, 60_000_000)]
+    lines = line_times(trace, WHOLE).filter(line=3)
+    assert lines.select("wait_ns", "own_cpu_ns").rows() == [(60_000_000, 30_000_000)]
 
 
 def test_of_waits_that_overlap_the_later_one_counts_from_its_start() -> None:
