@@ -41,12 +41,14 @@ function frameForms(name: string, file: string, routine: string): readonly strin
 }
 
 // The path of a module or a file; ops such as aten::add have colons.
-const DOTTED = /^[\w-]+(?:[./\\][\w-]+){2,}(?::\d+)?$/;
+const DOTTED = /^[\w-]+(?:[./\\][\w*-]+){2,}(?::\d+| ×\d+)?$/;
 
 /** Paths without their first parts. */
 function dottedForms(name: string): readonly string[] {
   const parts = name.split(/(?<=[./\\])/);
-  return parts.map((_, at) => (at === 0 ? name : `…${parts.slice(at).join("")}`)).slice(0, -1);
+  const forms = parts.map((_, at) => (at === 0 ? name : `…${parts.slice(at).join("")}`));
+  // Of several modules the last part says enough.
+  return name.includes(" ×") ? forms : forms.slice(0, -1);
 }
 
 // What torch puts before the names of all its ops, and of all its backward nodes.
@@ -194,8 +196,20 @@ export function displayName(name: string): string {
   return `${routine} ${place}:${line}`;
 }
 
-/** "module 5" for a child of a list or a Sequential whose path is only its number, and "modules" for several of them. */
+// The path of a child of a list or a Sequential, which is only its number.
+const NUMBERED = /^[\d.]+$/;
+const MOST_NUMBERS = 3;
+
+/** "module 5" for a module whose path is only its number, and "Linear" for any of Linear_0, Linear_1 and so on. */
 export function moduleTitle(path: string): string {
-  if (!/^[\d*.]+$/.test(path)) return path;
-  return path.includes("*") ? "modules" : `module ${path}`;
+  if (path === "*") return "modules";
+  return NUMBERED.test(path) ? `module ${path}` : path.replaceAll(/_\*(?=\.|$)/g, "");
+}
+
+/** "modules 0, 2" for modules whose paths are only numbers, "blocks.*.mlp ×12" and "Linear ×24" for other siblings. */
+export function modulesTitle(paths: readonly string[], sibling: (path: string) => string): string {
+  const [first = ""] = paths;
+  if (!NUMBERED.test(first)) return `${moduleTitle(sibling(first))} ×${paths.length}`;
+  const more = paths.length > MOST_NUMBERS ? " …" : "";
+  return `modules ${paths.slice(0, MOST_NUMBERS).join(", ")}${more}`;
 }

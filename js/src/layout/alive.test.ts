@@ -141,9 +141,9 @@ describe("aliveAt", () => {
     ]);
     const found = aliveAt(frame, "cpu", 5).map(({ bytes, title }) => [bytes, title]);
     expect(found).toEqual([
-      [10, "blocks.*.mlp.*"],
+      [10, "blocks.*.mlp.* ×2"],
       [6, "blocks.1.attn"],
-      [4, "Qwen2MLP_*"],
+      [4, "Qwen2MLP ×2"],
     ]);
   });
 

@@ -1,7 +1,7 @@
 /** Which blocks of memory are in use, alike ones together. */
 
 import { formatCount } from "../base/format";
-import { moduleTitle } from "../base/names";
+import { modulesTitle, moduleTitle } from "../base/names";
 import { type Frame, keyOf, numbersOf, stringAt, type TextColumn, textOf } from "../wire/frame";
 
 /** Blocks of one kind from one place. */
@@ -83,6 +83,14 @@ function orLast(time: number | undefined): number {
   return time === undefined || Number.isNaN(time) ? Number.POSITIVE_INFINITY : time;
 }
 
+interface Found {
+  readonly row: number;
+  count: number;
+  bytes: number;
+  times: number[];
+  readonly modules: Set<string>;
+}
+
 const PARTS = ["category", "name", "op", "file", "shape", "dtype"] as const;
 
 function groupsOf(
@@ -98,22 +106,24 @@ function groupsOf(
   const texts = PARTS.map((name) => alike(textOf(blocks, name)));
   const modules = alike(textOf(blocks, "module"));
   const categories = textOf(blocks, "category");
-  const found = new Map<string, { row: number; count: number; bytes: number; times: number[] }>();
+  const found = new Map<string, Found>();
   for (let row = 0; row < blocks.rows; row += 1) {
     if (devices.keys[row] !== wanted || !isIn(row)) continue;
     const category = categories.words[categories.keys[row] ?? -1] ?? "";
     const key = TOGETHER.has(category)
       ? category
       : `${texts.map((keys) => keys[row]).join()}:${modules[row]}:${line[row]}`;
-    const group = found.get(key) ?? { row, count: 0, bytes: 0, times: [Infinity, -Infinity] };
+    const times = [Infinity, -Infinity];
+    const group = found.get(key) ?? { row, count: 0, bytes: 0, times, modules: new Set() };
     const at = begin[row] ?? Number.NaN;
+    group.modules.add(stringAt(blocks, "module", row));
     group.count += 1;
     group.bytes += size[row] ?? 0;
     group.times = [Math.min(group.times[0] ?? at, at), Math.max(group.times[1] ?? at, at)];
     found.set(key, group);
   }
   const groups = Array.from(found.values());
-  const words = toldApart(groups.map(({ row, count }) => wordsOf(blocks, row, count)));
+  const words = toldApart(groups.map((group) => wordsOf(blocks, group)));
   return groups
     .map(({ count, bytes, times }, at) => {
       const { category = "", title = "", op = "", more = [] } = words[at] ?? {};
@@ -149,7 +159,7 @@ function anySibling(path: string): string {
 /** What is known of a group beside its title, in the order in which it tells groups apart. */
 type Words = Pick<BlockGroup, "category" | "title" | "op"> & { readonly more: readonly string[] };
 
-function wordsOf(blocks: Frame, row: number, count: number): Words {
+function wordsOf(blocks: Frame, { row, count, modules }: Found): Words {
   const text = (name: string) => stringAt(blocks, name, row);
   const category = text("category");
   const op = text("op");
@@ -162,7 +172,8 @@ function wordsOf(blocks: Frame, row: number, count: number): Words {
   const line = file === "" || Number.isNaN(number) ? "" : `${fileName(file)}:${number}`;
   const isOld = Number.isNaN(numbersOf(blocks, "allocated_at_ns")[row] ?? Number.NaN);
   const one = (name: string) => (count > 1 ? anySibling(text(name)) : text(name));
-  const module = moduleTitle(one("module"));
+  const module =
+    modules.size > 1 ? modulesTitle([...modules], anySibling) : moduleTitle(text("module"));
   // The first of these that is known, with its shape, which many tensors have; and behind it where that was.
   const name = one("name") || module || shortOp(op) || line;
   const title = [name, text("shape")].filter((part) => part !== "").join(" ");
@@ -192,7 +203,7 @@ function toldApart(all: readonly Words[]): readonly Words[] {
 }
 
 /** "addmm" for "aten::addmm", "addmm backward" for the node of autograd. */
-function shortOp(op: string): string {
+export function shortOp(op: string): string {
   const node = /^autograd::engine::evaluate_function: (\w+?)Backward\d*$/.exec(op);
   if (node !== null) return `${node[1]} backward`;
   return op.replace(/^aten::/, "");

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { Column, Frame } from "../wire/frame";
 import type { BarsHeader } from "../wire/header";
-import { stepBars } from "./step-bars";
+import { longestShown, type StepBar, stepBars } from "./step-bars";
 
 const numbers = (...values: number[]) => ({
   kind: "number" as const,
@@ -68,6 +68,14 @@ it("leaves out phases that took no time", () => {
 
 it("has no line for a device that was not recorded", () => {
   expect(stepBars(FRAME, BARS)[0]?.deviceRatio).toBeNull();
+});
+
+it("goes by the steps that count where another is far longer, and by all where none counts", () => {
+  const bar = (dur_ns: number, leftOut = "") => ({ ...stepBars(FRAME, BARS)[0], dur_ns, leftOut });
+  const longest = (...bars: ReturnType<typeof bar>[]) => longestShown(bars as StepBar[]);
+  expect(longest(bar(10), bar(12), bar(90, "outlier"))).toBe(12);
+  expect(longest(bar(10), bar(12), bar(13, "outlier"))).toBe(13);
+  expect(longest(bar(90, "not complete"))).toBe(90);
 });
 
 it("draws the line of a device on the scale of the bars", () => {

@@ -54,6 +54,17 @@ function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): 
   };
 }
 
+// By how much a step that does not count can be longer than the others before it is cut.
+const OUT_RATIO = 1.3;
+
+/** What the scale has to reach: the longest step that counts; the others are cut where they are far longer. */
+export function longestShown(bars: readonly StepBar[]): number {
+  const longestOf = (some: readonly StepBar[]) => Math.max(0, ...some.map(({ dur_ns }) => dur_ns));
+  const counted = longestOf(bars.filter(({ leftOut }) => leftOut === ""));
+  const whole = longestOf(bars);
+  return counted > 0 && whole > OUT_RATIO * counted ? counted : whole;
+}
+
 /** Round values for an axis from 0 to a bit more than `largest`. */
 export function axisOf(largest: number, most = 4): readonly number[] {
   const least = Math.max(largest, 1e-9) / most;

@@ -249,11 +249,15 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
   if (last === 0 || model.runs !== null) return null;
   const names = path.slice(1).map((row) => titleOf(model, row));
   const size = (total[last] ?? 0) / weightDivisor(model, weight);
+  const isBare = path.length === 2 && wordAt(model.kinds, last) === "kernel";
+  const threads = weight.name === "cpu_ns" ? model.threads.length : 1;
   return (
     <p class="tp-answer" data-tp-hottest={last}>
+      {isBare && "No code path was recorded: which op launched this work is not known. "}
       <strong>{formatValue(size, weight.unit)}</strong> of{" "}
       {formatValue((total[0] ?? 0) / weightDivisor(model, weight), weight.unit)}
-      {model.steps > 1 && " per step"} in{" "}
+      {model.steps > 1 && " per step"}
+      {threads > 1 && ` (${plural(threads, "thread")} added up)`} in{" "}
       <Button class="tp-link" title={names.join(" › ")} onClick={() => moves.select(last)}>
         <bdi class="tp-code">{hotNames(model, path.slice(1))}</bdi>
       </Button>

@@ -148,6 +148,7 @@ function About({ report, sections }: SectionsProps) {
   const problems = list?.shape === "problems" ? list : null;
   const count = problems?.problems.length ?? 0;
   const events = sections.flatMap(({ facts }) => facts).find(({ label }) => label === "Events");
+  const { subtitle, code } = report.source.header;
   return (
     <Fold
       title="About this run"
@@ -165,6 +166,11 @@ function About({ report, sections }: SectionsProps) {
         </>
       }
     >
+      {subtitle.includes(",") && (
+        <p class="tp-about-steps">
+          {subtitle} {code !== "" && <code>{code}</code>}
+        </p>
+      )}
       {problems !== null && count > 0 && <ProblemsView view={problems} />}
       <div class="tp-columns">{sections.map((section) => sectionOf(report, section))}</div>
     </Fold>

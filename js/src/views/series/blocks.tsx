@@ -11,7 +11,7 @@ import {
 } from "../../base/format";
 import { CODE_CHAR_PX, shortenAll, shortenName } from "../../base/names";
 import { categoryColor, type Theme } from "../../base/palette";
-import { type BlockGroup, categoryTitle } from "../../layout/alive";
+import { type BlockGroup, categoryTitle, shortOp } from "../../layout/alive";
 import { type Tile, tilesOf } from "../../layout/treemap";
 import { select } from "../../state/store";
 import type { SeriesHeader } from "../../wire/header";
@@ -56,9 +56,11 @@ const HOLDER_CHARS = 40;
 
 /** Who holds most of what is in use at the listed moment, and how that changes over the recording, as a sentence. */
 export function Holders({
+  report,
   lane,
   blocks: { state, listed, total, groups, rise, grown },
 }: {
+  readonly report: ReportContext;
   readonly lane: string;
   readonly blocks: Blocks;
 }) {
@@ -71,15 +73,28 @@ export function Holders({
     <p class="tp-answer" data-tp-holders={total}>
       {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
       <strong>{formatBytes(total)}</strong>:{" "}
-      {holders.map(({ title, bytes, place, op }, at) => (
+      {holders.map(({ category, title, bytes, place, op }, at) => (
         <span key={at} title={[title, place].join("\n")}>
           {at > 0 && ", "}
-          <strong>{sizeText(bytes)}</strong> <Holder title={title} op={op} />
+          <strong>{sizeText(bytes)}</strong> <Dot category={category} report={report} />
+          <Holder title={title} op={op} />
+          {op !== "" && category !== "unknown" && ` (${madeBy(category, title, op)})`}
         </span>
       ))}
       .{rise !== null && <Change {...{ rise, grown, sizeText }} />}
     </p>
   );
+}
+
+/** "activation of relu": what it is used for, and the op that made it where the title does not say so. */
+function madeBy(category: string, title: string, op: string): string {
+  const short = shortOp(op);
+  return title.includes(short) ? categoryTitle(category) : `${categoryTitle(category)} of ${short}`;
+}
+
+function Dot({ category, report }: { readonly category: string; readonly report: ReportContext }) {
+  const backgroundColor = categoryColor(category, report.look.value.theme);
+  return <span class="tp-dot" aria-hidden="true" style={{ backgroundColor }} />;
 }
 
 /** The last part of the path of a module says what it is. */
@@ -236,7 +251,6 @@ interface RowProps {
 }
 
 function Row({ report, group, text, format, age, time }: RowProps) {
-  const { theme } = report.look.value;
   const { title, place, op, category, count, bytes } = group;
   const [shownTitle, shownPlace] = text;
   const isSelected = op !== "" && report.store.selection.value?.name === op;
@@ -244,11 +258,7 @@ function Row({ report, group, text, format, age, time }: RowProps) {
   return (
     <tr data-tp-category={category} data-tp-bytes={bytes} aria-selected={isSelected}>
       <td title={[categoryTitle(category), title, place].filter((each) => each !== "").join("\n")}>
-        <span
-          class="tp-dot"
-          aria-hidden="true"
-          style={{ backgroundColor: categoryColor(category, theme) }}
-        />
+        <Dot category={category} report={report} />
         {op === "" ? (
           name
         ) : (

@@ -21,8 +21,9 @@ export function Header({ report }: { readonly report: ReportContext }) {
       <span class="tp-title" title={title}>
         {title}
       </span>
+      {/* The rest is in its tooltip, and in "About this run". */}
       <span class="tp-subtitle" title={[subtitle, code].join(" ").trim()}>
-        {subtitle}
+        {subtitle.split(", ", 1)}
         {code !== "" && <code>{code}</code>}
       </span>
       {changeLine !== "" && (

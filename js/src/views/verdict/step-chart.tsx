@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { axisNumbers, columnFormat, formatNs, plural } from "../../base/format";
 import { phaseColor, phaseTitle, type Theme } from "../../base/palette";
-import { axisOf, histogram, type StepBar } from "../../layout/step-bars";
+import { axisOf, histogram, longestShown, type StepBar } from "../../layout/step-bars";
 import type { FooterItem } from "../../state/store";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
@@ -29,7 +29,7 @@ interface ChartProps {
 export function StepChart({ report, children }: ChartProps) {
   const bars = stepsOf(report);
   if (bars.length === 0) return <div class="tp-steps">{children}</div>;
-  const longest = Math.max(...bars.map((bar) => bar.dur_ns));
+  const longest = longestShown(bars);
   const { format, suffix } = columnFormat("ns", longest);
   const isMany = bars.length > LABELLED;
   const reached = bars.find((bar) => isChosen(report.store, bar)) ?? bars[0];
@@ -96,11 +96,13 @@ function Column({ report, bar, bars, top, label, unit, number, isReached }: Colu
   const [whole = "", ...parts] = item.facts;
   // What is seen is said, with the same digits.
   const spoken = [label === "" ? whole : `${label} ${unit}`, ...parts].join(", ");
+  // A cut one leaves room for its number.
+  const height = bar.dur_ns > top ? 1 / HEADROOM : bar.dur_ns / top;
   const hover = (isOver: boolean) => {
     store.hover.value = isOver ? item : null;
   };
   return (
-    <li class={classOf(bar)} data-tp-step={bar.number}>
+    <li class={`${classOf(bar)}${bar.dur_ns > top ? " tp-beyond" : ""}`} data-tp-step={bar.number}>
       <Button
         aria-pressed={isChosen(store, bar)}
         aria-label={`${item.name}: ${spoken}`}
@@ -110,14 +112,17 @@ function Column({ report, bar, bars, top, label, unit, number, isReached }: Colu
         tabIndex={isReached ? 0 : -1}
         onKey={(event) => moveAmong(event, ".tp-step-columns")}
       >
-        <span class="tp-step-label" style={{ bottom: percent(bar.dur_ns / top) }}>
+        <span class="tp-step-label" style={{ bottom: percent(height) }}>
           {label}
         </span>
-        <span class="tp-step-stack" style={{ height: percent(bar.dur_ns / top) }}>
+        <span class="tp-step-stack" style={{ height: percent(height) }}>
           <Stack bar={bar} theme={look.value.theme} />
         </span>
         {!Number.isNaN(bar.device_ns) && (
-          <span class="tp-step-device" style={{ height: percent(bar.device_ns / top) }} />
+          <span
+            class="tp-step-device"
+            style={{ height: percent(Math.min(bar.device_ns / top, 1)) }}
+          />
         )}
       </Button>
       <span class="tp-step-number">

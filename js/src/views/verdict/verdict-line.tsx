@@ -1,7 +1,7 @@
 /** The verdict in one line over the tabs, with the steps as small columns that choose what all views show. */
 
 import { formatNs, plural } from "../../base/format";
-import type { StepBar } from "../../layout/step-bars";
+import { longestShown, type StepBar } from "../../layout/step-bars";
 import type { ReportHeader, Span } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
@@ -53,7 +53,7 @@ function StepStrip({
   readonly bars: readonly StepBar[];
 }) {
   const { store, look, source } = report;
-  const longest = Math.max(...bars.map((bar) => bar.dur_ns));
+  const longest = longestShown(bars);
   const chosen = bars.find((bar) => isChosen(store, bar));
   const text =
     chosen === undefined
@@ -65,7 +65,7 @@ function StepStrip({
         bars.map((bar) => (
           <Button
             key={`${bar.number}`}
-            class={bar.leftOut === "" ? "tp-step-button" : "tp-step-button tp-left-out"}
+            class={`tp-step-button${bar.leftOut && " tp-left-out"}${bar.dur_ns > longest ? " tp-beyond" : ""}`}
             aria-pressed={isChosen(store, bar)}
             aria-label={`Show only step ${bar.number}${bar.leftOut && `, does not count: ${bar.leftOut}`}`}
             data-tp-step={bar.number}
@@ -79,7 +79,10 @@ function StepStrip({
             tabIndex={bar === (chosen ?? bars[0]) ? 0 : -1}
             onKey={(event) => moveAmong(event, ".tp-step-strip")}
           >
-            <span class="tp-step-stack" style={{ height: percent(bar.dur_ns / longest) }}>
+            <span
+              class="tp-step-stack"
+              style={{ height: percent(Math.min(bar.dur_ns / longest, 1)) }}
+            >
               <Stack bar={bar} theme={look.value.theme} />
             </span>
             {bar.lost > 0 && <LossMark />}
