@@ -15,6 +15,7 @@ from torchprof_magic.tables.budget import budget_table
 from torchprof_magic.tables.serving import serving_kinds_table, serving_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from torchprof_magic.model.trace import Trace
@@ -124,6 +125,90 @@ def test_counters_stand_beside_the_budget_of_a_step() -> None:
     assert report.budget.select("joules", "sm_active_ratio", "dram_active_ratio").rows() == [
         (pytest.approx(2e-4), pytest.approx(0.6), None)
     ]
+
+
+NAME = "Round 3000"
+
+
+@pytest.fixture
+def _round_peaks() -> Iterator[None]:
+    tp.peaks.add(NAME, bytes_per_s=1e12, flops_per_s={"bf16": 1e15}, vector_flops_per_s={"f32": 1e13})
+    yield
+    tp.peaks.remove(NAME)
+
+
+def served(name: str, at: float, tokens: int, dur: float, number: int) -> list[dict[str, Any]]:
+    """Return a step with one product of as many rows as it has tokens, with a weight of 4096 x 4096."""
+    shapes = {"Input Dims": [[tokens, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}
+    product = [span("aten::mm", at + 1, 10, **shapes), launch(at + 2, 1, number), kernel("gemm", at + 5, dur, number)]
+    return [annotation(name, at, 40), *product]
+
+
+@pytest.mark.usefixtures("_round_peaks")
+def test_steps_of_vllm_have_kinds_tables_joules_and_a_verdict_by_kind() -> None:
+    # At 1,000 TFLOP/s 2 x 2048 x 4096 x 4096 operations take 68.7 us. The weight alone takes 33.6 us at 1 TB/s.
+    decode = "execute_context_0(0)_generation_4(4)"
+    trace = make_trace(
+        *served("execute_context_2(2048)_generation_0(0)", 0, 2048, 400, 1),
+        *served("execute_context_1(512)_generation_3(3)", 500, 515, 150, 2),
+        *served(decode, 700, 4, 60, 3),
+        *served(decode, 800, 4, 70, 4),
+        counter("Power (W)", 0, pid="GPU 0 Counters", **{"": 500}),
+        deviceProperties=[{"id": 0, "name": NAME}],
+    )
+    frame = serving_table(trace).frame
+    assert frame.select("kind", "batch", "tokens", "prefill_tokens", "decode_tokens", "dur_ns").rows() == [
+        ("prefill", 2, 2048, 2048, 0, 500_000),
+        ("mixed", 4, 515, 512, 3, 200_000),
+        ("decode", 4, 4, 0, 4, 100_000),
+        ("decode", 4, 4, 0, 4, 75_000),  # the last one ends with its kernel
+    ]
+    assert frame.select(f"{part}_ns" for part in PARTS).sum_horizontal().to_list() == frame["dur_ns"].to_list()
+    assert frame.select("compute_roof_ns", "compute_above_ns", "memory_roof_ns", "memory_above_ns").rows() == [
+        (68_719, 331_281, 0, 0),
+        (0, 0, 41_992, 108_008),  # (515 x 4096 x 2 + 4096 x 4096) x 2 bytes
+        (0, 0, 33_619, 26_381),
+        (0, 0, 33_619, 36_381),
+    ]
+    kinds = serving_kinds_table(trace).frame
+    assert kinds.select(
+        "kind", "steps", "tokens", "ns_per_token", "limit", "limit_ratio", "joules_per_token"
+    ).rows() == [
+        ("prefill", 1, 2048, pytest.approx(500_000 / 2048), "compute", 0.8, pytest.approx(500 * 500e-6 / 2048)),
+        ("mixed", 1, 515, pytest.approx(200_000 / 515), "memory", 0.75, pytest.approx(500 * 200e-6 / 515)),
+        ("decode", 2, 8, 21_875.0, "memory", pytest.approx(130 / 175), pytest.approx(500 * 175e-6 / 8)),
+    ]
+    (section,) = [each for each in overview_facts(trace).sections if each.title == "Steps of the server, on average"]
+    assert [(fact.label, fact.note) for fact in section.facts] == [
+        ("prefill", "Compute-bound, 1 step, 2 requests, 244 ns a token, 80 % compute"),
+        ("mixed", "Memory-bound, 1 step, 4 requests, 388 ns a token, 75 % memory"),
+        ("decode", "Memory-bound, 2 steps, 4 requests, 21.9 µs a token, 74.3 % memory"),
+    ]
+
+
+def test_steps_of_sglang_in_the_range_of_its_scheduler_have_the_kinds_of_its_modes() -> None:
+    # As it names them: only EXTEND says how many tokens it has.
+    names = ["EXTEND bs=2 toks=300", "DECODE bs=2", "MIXED bs=3", "TARGET_VERIFY bs=2", "DECODE bs=4", "IDLE bs=0"]
+    events = list[dict[str, Any]]()
+    for place, name in enumerate(names):
+        at = 100 * place
+        events += [annotation("scheduler.run_batch", at, 60), annotation(f"step[{name}]", at + 10, 40)]
+        events += work(at + 10, 50, place + 1)
+    trace = make_trace(*events)
+    frame = serving_table(trace).frame
+    assert frame.select("kind", "batch", "tokens", "start_ns", "dur_ns").rows() == [
+        ("prefill", 2, 300, 10_000, 100_000),
+        ("decode", 2, 2, 110_000, 100_000),
+        ("mixed", 3, None, 210_000, 100_000),
+        ("decode", 2, None, 310_000, 100_000),
+        ("decode", 4, 4, 410_000, 100_000),
+        ("", 0, None, 510_000, 55_000),
+    ]
+    assert frame.select(f"{part}_ns" for part in PARTS).sum_horizontal().to_list() == frame["dur_ns"].to_list()
+    # The tokens of all steps of a kind are only known if those of each are.
+    kinds = serving_kinds_table(trace).frame.select("kind", "steps", "tokens", "requests_per_step").rows()
+    assert kinds[0] == ("decode", 3, None, pytest.approx(8 / 3))
+    assert sorted(kinds[1:]) == [("", 1, None, 0.0), ("mixed", 1, None, 3.0), ("prefill", 1, 300, 2.0)]
 
 
 def test_servers_among_real_traces_have_their_steps(traces: Path) -> None:
