@@ -441,7 +441,8 @@ count as `tf32`. A device that is not in the table has no roof, and the report s
 `tp.peaks.add("MI300X", bytes_per_s=4.0e12, flops_per_s={"bf16": 6.5e14})` replaces figures of all devices with that
 text in their names, or adds a device; `%config TorchProfMagics.peaks = {"MI300X": {"bytes_per_s": 4.0e12}}` does so
 for all reports. For a CPU, `tp.measure_peak()` measures products of matrices and a copy for about two seconds, and
-keeps what it found on this machine.
+keeps what it found on this machine. Where other programs took the cores meanwhile, it says that the figures are too
+low.
 """
 OPTIONS_HEAD = """# Options
 

@@ -586,7 +586,8 @@ def peak_of(name: str) -> Peak | None:
 def _of_this_machine() -> Peak | None:
     """Return what was measured of this machine's processor, for a recording that does not say which one it is of."""
     found = next(iter(measured.values()), None)
-    return None if found is None else replace(found, note="The recording does not say which CPU it is of.")
+    said = "The recording does not say which CPU it is of."
+    return None if found is None else replace(found, note=f"{said} {found.note}".strip())
 
 
 def _in_table(name: str) -> Peak | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from torchprof_magic.model.dtypes import KINDS
 from torchprof_magic.model.errors import OptionsError, StoreError
 from torchprof_magic.model.peaks import PEAKS, TERA, Figures, Peak, measured, peak_of, set_by_user, with_figures
-from torchprof_magic.model.units import enumerated
+from torchprof_magic.model.units import enumerated, format_ratio
 from torchprof_magic.runs.run_library import data_folder
 from torchprof_magic.system.files.atomic import read_own, replacing
 from torchprof_magic.system.process.cores import cpu_model
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _FILE = "peaks.json"
 _MOST_BYTES = 2**20
+# Threads that ran less than this part of the time shared their cores.
+SHARED_CORES = 0.8
 _KEYS = ("bytes_per_s", "flops_per_s", "vector_flops_per_s")
 
 
@@ -33,7 +35,8 @@ _KEYS = ("bytes_per_s", "flops_per_s", "vector_flops_per_s")
 class Measured:
     """What ``measure_peak`` found: operations per second by type, bytes per second, threads, and where it is kept.
 
-    ``path`` is None where it could not be kept.
+    ``path`` is None where it could not be kept. ``cores_ratio`` is which part of the time the threads ran: where that
+    is well below 1, other programs took the rest, and the figures are too low.
     """
 
     device: str
@@ -41,11 +44,14 @@ class Measured:
     bytes_per_s: float
     threads: int
     path: Path | None
+    cores_ratio: float = 1.0
 
     def __str__(self) -> str:
         rates = [f"{rate / 1e9:.3g} GFLOP/s in {kind}" for kind, rate in self.flops_per_s.items()]
         kept = f"kept in {self.path}" if self.path else "not kept"
-        return f"{self.device}, {self.threads} threads: {enumerated(rates)}, {self.bytes_per_s / 1e9:.3g} GB/s ({kept})"
+        busy = f". {_too_low(self.cores_ratio)} Measure again." if self.cores_ratio < SHARED_CORES else ""
+        found = f"{enumerated(rates)}, {self.bytes_per_s / 1e9:.3g} GB/s"
+        return f"{self.device}, {self.threads} threads: {found} ({kept}){busy}"
 
     __repr__ = __str__
 
@@ -122,7 +128,7 @@ def measure_peak(seconds: float = 2.0) -> Measured:
     """Measure what the CPU of this machine can do at most, and keep it for later reports on this machine.
 
     Products of matrices in several types, and a copy through memory, with as many threads as torch uses now. Let
-    nothing else run meanwhile: what others take is missing in the figures.
+    nothing else run meanwhile: what others take is missing in the figures, which say so then.
 
     Args:
         seconds: About how long to measure.
@@ -137,6 +143,7 @@ def measure_peak(seconds: float = 2.0) -> Measured:
         "flops_per_s": found.flops_per_s,
         "bytes_per_s": found.bytes_per_s,
         "threads": found.threads,
+        "cores_ratio": round(found.cores_ratio, 3),
         "when": datetime.now(timezone.utc).date().isoformat(),
     }
     path: Path | None = _path()
@@ -149,7 +156,11 @@ def measure_peak(seconds: float = 2.0) -> Measured:
     except OSError:
         path = None
     _use(name, entry)
-    return Measured(name, found.flops_per_s, found.bytes_per_s, found.threads, path)
+    return Measured(name, found.flops_per_s, found.bytes_per_s, found.threads, path, found.cores_ratio)
+
+
+def _too_low(ran: float) -> str:
+    return f"Its threads ran {format_ratio(ran)} of the time, as other programs took the cores: it is too low."
 
 
 @cache
@@ -167,6 +178,7 @@ def _use(name: str, entry: Mapping[str, object]) -> None:
         memory = _positive("bytes_per_s", entry.get("bytes_per_s"))
     except OptionsError:
         return
+    ran = entry.get("cores_ratio")
     measured[name] = Peak(
         title=name,
         pattern="",
@@ -174,6 +186,7 @@ def _use(name: str, entry: Mapping[str, object]) -> None:
         vector={kind: rate / TERA for kind, rate in matrix.items() if kind in ("f32", "f64")},
         memory=memory / TERA,
         source=f"measured on {entry.get('when', 'an unknown day')} with {entry.get('threads', 'some')} threads",
+        note=_too_low(ran) if isinstance(ran, float) and 0 <= ran < SHARED_CORES else "",
     )
 
 

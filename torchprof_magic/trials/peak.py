@@ -20,19 +20,26 @@ _LEAST_ROUNDS = 3
 
 
 class MeasuredPeak(NamedTuple):
-    """What was measured: operations per second by type, bytes per second of a copy, and with how many threads."""
+    """What was measured: operations per second by type, bytes per second of a copy, and with how many threads.
+
+    ``cores_ratio`` is which part of the time these threads ran: less than 1 where they waited for their cores.
+    """
 
     flops_per_s: dict[str, float]
     bytes_per_s: float
     threads: int
+    cores_ratio: float
 
 
 def measure_cpu(seconds: float) -> MeasuredPeak:
     """Measure for about so many seconds with as many threads as torch uses now; random numbers stay as they were."""
     share = seconds / (len(TYPES) * len(_SIDES) + 1)
+    threads = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]), torch.no_grad():
+        begin, begin_cpu = time.perf_counter(), time.process_time()
         rates = {kind: max(_products(side, dtype, share) for side in _SIDES) for kind, dtype in TYPES.items()}
-        return MeasuredPeak(rates, _copies(share), torch.get_num_threads())
+        ran = (time.process_time() - begin_cpu) / ((time.perf_counter() - begin) * threads)
+        return MeasuredPeak(rates, _copies(share), threads, min(ran, 1.0))
 
 
 def _products(side: int, dtype: torch.dtype, seconds: float) -> float:

@@ -179,6 +179,21 @@ def test_the_cpu_is_measured_and_known_to_later_processes(tmp_path: Path) -> Non
     assert known.flops_per_s("f32", is_matrix=True) == pytest.approx(found.flops_per_s["f32"])
 
 
+@pytest.mark.parametrize(("ran", "said"), [(0.5, True), (0.95, False)])
+def test_a_peak_that_was_measured_beside_other_programs_says_that_it_is_too_low(
+    monkeypatch: pytest.MonkeyPatch, ran: float, said: bool
+) -> None:
+    from torchprof_magic.trials import peak as trials  # noqa: PLC0415 - imports torch
+
+    made = trials.MeasuredPeak({"f32": 1e11}, 1e10, threads=2, cores_ratio=ran)
+    monkeypatch.setattr(trials, "measure_cpu", lambda _seconds: made)
+    found = tp.measure_peak(0.1)
+    assert ("ran 50 % of the time, as other programs took the cores: it is too low" in str(found)) == said
+    kept = tp.peaks.of(found.device)
+    assert kept is not None
+    assert ("it is too low" in kept.origin) == said
+
+
 @pytest.mark.parametrize("content", ["", "[", "[3]", '{"a": 3}', '{"a": {"bytes_per_s": "x"}}', '{"a": {}}'])
 def test_a_damaged_file_of_measured_peaks_is_as_if_it_was_not_there(tmp_path: Path, content: str) -> None:
     (tmp_path / "peaks.json").write_text(content)
@@ -214,4 +229,4 @@ def test_a_recording_that_does_not_say_its_cpu_has_the_peak_of_this_one_once_tha
     tp.measure_peak(0.1)
     found = tp.peaks.of("CPU")
     assert found is not None
-    assert found.note == "The recording does not say which CPU it is of."
+    assert found.note.startswith("The recording does not say which CPU it is of.")
