@@ -8,18 +8,21 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.host_nest import host_nest
+from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.seen_waits import seen_waits
 from torchprof_magic.facts.host.unseen_waits import asleep_ns, idle_of_steps, quiet_lines
 from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.attribution import watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.places import known_places
 from torchprof_magic.facts.source.step_places import placed_pieces
 from torchprof_magic.facts.sums import sum_by
-from torchprof_magic.model.intervals import NO_PARENT, IntArray
-from torchprof_magic.model.rows import values_at
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at
+from torchprof_magic.model.rows import filled, values_at
 
 if TYPE_CHECKING:
+    from torchprof_magic.facts.source.attribution import Runs
     from torchprof_magic.facts.source.places import Places
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
@@ -137,3 +140,42 @@ def moved_backward(trace: Trace) -> pl.DataFrame:
     sums = frame.group_by(keys).agg(pl.col("ns").sum())
     is_other = ~(pl.col("file").eq_missing(pl.col("forward_file")) & pl.col("line").eq_missing(pl.col("forward_line")))
     return sums.filter(is_other, pl.col("ns") > 0).sort("ns", *keys, descending=[True, *[False] * 4])
+
+
+def called_lines(trace: Trace, part: TimeRange) -> pl.DataFrame:
+    """Return how much host time of each line in a part passed in other watched lines, of functions that it called.
+
+    Lines are those that no watched line called. The columns are ``file``, ``line``, ``called_file``, ``called_line``
+    and ``ns``, the most first.
+    """
+    pieces, _, _, ran = placed_pieces(trace)
+    # Without steps, a piece is of no thread.
+    lanes = lanes_of_steps(trace)
+    lane = lanes[pieces.step] if len(lanes) else np.full(len(pieces.step), NO_PARENT)
+    runs = _outermost(watched_runs(trace, "line"))
+    around = innermost_at(runs.lane, runs.start_ns, runs.dur_ns, lane, pieces.start_ns)
+    site = np.append(runs.site, NO_PARENT)[around]
+    lines = filled(trace.sites["line"], 0)
+    caller = ran._replace(file=site, line=np.append(lines, 0)[site])
+    chosen = np.flatnonzero((site >= 0) & (ran.file >= 0) & (ran.file != site))
+    (file, line), (called_file, called_line) = (
+        each._replace(file=each.file[chosen], line=each.line[chosen]).columns() for each in (caller, ran)
+    )
+    times = {"file": file, "line": line, "called_file": called_file, "called_line": called_line}
+    ns = part.cut(pieces.start_ns[chosen], pieces.dur_ns[chosen])[1]
+    sums = pl.DataFrame({**times, "ns": ns}).group_by(*times).agg(pl.col("ns").sum())
+    is_other = ~(pl.col("file").eq_missing(pl.col("called_file")) & pl.col("line").eq_missing(pl.col("called_line")))
+    return sums.filter(is_other, pl.col("ns") > 0).sort("ns", *times, descending=[True, *[False] * 4])
+
+
+def _outermost(runs: Runs) -> Runs:
+    """Return the runs that no other run of their lane holds."""
+    end_ns = runs.start_ns + runs.dur_ns
+    order = np.lexsort((-end_ns, runs.start_ns, runs.lane))
+    is_outer = np.ones(len(order), np.bool_)
+    for lane in np.unique(runs.lane).tolist():
+        here = np.flatnonzero(runs.lane[order] == lane)
+        ends = np.maximum.accumulate(end_ns[order][here])
+        is_outer[here[1:]] = runs.start_ns[order][here[1:]] >= ends[:-1]
+    chosen = order[is_outer]
+    return runs._replace(**{name: getattr(runs, name)[chosen] for name in ("site", "lane", "start_ns", "dur_ns")})

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.shared import device_rows, in_category, once_for_the_whole
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.fx_nodes import has_fx_nodes
-from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times, moved_backward
+from torchprof_magic.facts.source.line_times import OWN_PHASES, called_lines, line_times, moved_backward
 from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.source.shown_files import files_as_shown
 from torchprof_magic.facts.source.step_places import functions_of_pieces
+from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.shapes import BarPart, Column, Outline, Table
-from torchprof_magic.model.units import enumerated
+from torchprof_magic.model.units import enumerated, format_ns
 from torchprof_magic.tables.source.lines import COLUMNS, CPU_PARTS, FUNCTION, SCHEMA, lines_by_phase
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
         return table
     is_watched = bool((trace.sites["kind"] == "line").any())
     frame = _hottest_below(trace, table.frame) if is_watched else table.frame
-    frame = frame.with_columns(files_as_shown(trace, frame["file"]), _notes(trace, frame))
+    frame = frame.with_columns(files_as_shown(trace, frame["file"]), _notes(trace, frame, part))
     frame = pl.concat([frame, _rest(trace, table.frame, part)], how="diagonal_relaxed")
     is_rest = pl.col("line").is_null() & (pl.col("source") == OUTSIDE)
     frame = frame.with_columns(pl.sum_horizontal(_DEVICE).alias("both_device_ns"), is_rest.alias("is_rest"))
@@ -93,19 +95,32 @@ def _block() -> pl.Expr:
     return (~is_next).fill_null(value=True).cum_sum().alias("block")
 
 
-def _notes(trace: Trace, frame: pl.DataFrame) -> pl.Series:
-    """Return where the backward pass stands that a line ran, null for lines that ran none of other lines."""
-    moved = moved_backward(trace)
-    notes: dict[tuple[str, int], str] = {}
-    for (file, line), rows in moved.group_by("file", "line", maintain_order=True):
-        places = [(rows["forward_file"][at], rows["forward_line"][at]) for at in range(rows.height)]
+def _notes(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.Series:
+    """Return where the time of a line stands that is not its own: the work that it called, or its backward pass."""
+    own_ns = {(file, line): ns for file, line, ns in frame.select("file", "line", "cpu_ns").rows()}
+    steps = counted_steps(trace).steps
+    notes = {}
+    for (file, line), rows in called_lines(trace, part).group_by("file", "line", maintain_order=True):
+        ns = int(rows["ns"].sum())
+        # A line that does most of its work itself needs no hint.
+        if ns > own_ns.get((file, line), 0):
+            time = f"{format_ns(ns / steps)} per step" if steps and part == WHOLE else format_ns(ns)
+            where = _lines_in_words(trace, str(file), rows.select("called_file", "called_line").rows(), in_order=False)
+            notes[file, line] = f"{time} in {where}"
+    for (file, line), rows in moved_backward(trace).group_by("file", "line", maintain_order=True):
+        places = rows.select("forward_file", "forward_line").rows()
         notes[file, line] = f"its backward stands at {_lines_in_words(trace, str(file), places)}"
     return pl.Series("note", [notes.get(place) for place in frame.select("file", "line").rows()], dtype=pl.String)
 
 
-def _lines_in_words(trace: Trace, file: str, places: list[tuple[str, int]]) -> str:
-    """Return some lines, those of another file by its name: ``lines 3, 4 and 9``."""
-    named = sorted(places[:MOST_NAMED], key=lambda place: (place[0] != file, place))
+def _lines_in_words(trace: Trace, file: str, places: list[tuple[str, int]], *, in_order: bool = True) -> str:
+    """Return the first of some lines, in the order of the file or as they are: ``lines 3, 4 and 9``.
+
+    Those of another file are named by it.
+    """
+    named = places[:MOST_NAMED]
+    if in_order:
+        named = sorted(named, key=lambda place: (place[0] != file, place))
     shown = files_as_shown(trace, pl.Series([place[0] for place in named]))
     words = [str(line) if of == file else f"{name}:{line}" for (of, line), name in zip(named, shown, strict=True)]
     if more := len(places) - len(named):

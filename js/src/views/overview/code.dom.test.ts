@@ -17,7 +17,7 @@ const COLUMNS = [
   columnHeader("phase", "phase"),
 ];
 const TEXTS = ["%%torchprof", "for x in data:", "    h = layer(h)", HOSTILE[0], "outside"];
-const LINES = encodeFrame([
+const LINES_COLUMNS: Parameters<typeof encodeFrame>[0] = [
   ["file", ["In [4]", "In [4]", "In [4]", "a.py", ""]],
   ["line", Float64Array.of(1, 2, 3, 7, Number.NaN)],
   ["source", TEXTS],
@@ -26,7 +26,8 @@ const LINES = encodeFrame([
   ["own_ns", Float64Array.of(0, 2e6, 4e6, 4e6, 8e6)],
   ["backward_ns", Float64Array.of(0, 0, 8e6, 0, 0)],
   ["wait_ns", Float64Array.of(0, 0, 4e6, 0, 0)],
-]);
+];
+const LINES = encodeFrame(LINES_COLUMNS);
 
 let mounted: Mounted | null = null;
 
@@ -67,6 +68,14 @@ describe("the code on the overview", () => {
     expect(textsOf(root, ".tp-lines .tp-code")).toEqual(TEXTS);
     expect(textsOf(root, ".tp-line-number")).toEqual(["1", "2", "3", "7", ""]);
     expect(textsOf(root, ".tp-lines-file")).toEqual(["a.py"]);
+    expect(root.querySelector("img")).toBeNull();
+  });
+
+  it("says where the rest of the time of a line stands", async () => {
+    const notes = ["", "8 ms per step in a.py:7", "", HOSTILE[1], ""];
+    const lines = encodeFrame([...LINES_COLUMNS, ["note", notes]]);
+    const root = await show({ source: { note: "note" }, lines });
+    expect(textsOf(root, ".tp-line-place")).toEqual(["8 ms per step in a.py:7", HOSTILE[1]]);
     expect(root.querySelector("img")).toBeNull();
   });
 

@@ -210,6 +210,7 @@ function LineRow({ code, row, head }: LineProps) {
   const line = numberAt(frame, "line", row);
   const spot = spotOf(code, row);
   const text = stringAt(frame, "source", row) || spot;
+  const note = view.note === null ? "" : stringAt(frame, view.note, row);
   const isPlaced = (view.sort_by !== null || isFunction(frame, row)) && text !== spot;
   const number = numberAt(frame, column.header.name, row) ? column.text(row) : "";
   const value = <Digits text={number} decimals={column.decimals} />;
@@ -225,7 +226,7 @@ function LineRow({ code, row, head }: LineProps) {
           <LineNumber line={Number.isNaN(line) || isPlaced ? null : line} text={text} />
           <Button
             class="tp-line-text"
-            title={isPlaced ? `${text} ${spot}` : text}
+            title={[text, isPlaced ? spot : "", note].filter(Boolean).join(" ")}
             onClick={() => revealIn(report.store, view, spot)}
           >
             <bdi class="tp-code tp-verbatim">{text}</bdi>
@@ -234,6 +235,7 @@ function LineRow({ code, row, head }: LineProps) {
                 <Path path={stringAt(frame, "file", row)} />:{line}
               </span>
             )}
+            {note !== "" && <span class="tp-line-place">{note}</span>}
           </Button>
           <BarCell {...bar} />
         </div>

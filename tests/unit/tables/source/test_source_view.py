@@ -146,6 +146,24 @@ def test_a_remark_names_three_lines_the_most_time_first_chosen_and_those_of_othe
     )
 
 
+def test_a_line_says_how_long_the_functions_take_that_it_calls_and_which_lines_of_them_most() -> None:
+    trace = make_trace(annotation("ProfilerStep#0", 0, 100), annotation("ProfilerStep#1", 100, 100))
+    texts = [("cell", 1, "f(x)"), ("cell", 2, "y = 0"), ("/a/b/c.py", 7, "g(x)"), ("/a/b/c.py", 3, "h(x)")]
+    runs = [(at, 100 * step + start, dur) for step in (0, 1) for at, start, dur in ((0, 0, 80), (1, 80, 20))]
+    # In both steps, g and h run for 30 and 45 us inside of the first line, and g for 5 inside of the second.
+    runs += [
+        (at, 100 * step + start, dur) for step in (0, 1) for at, start, dur in ((2, 2, 30), (3, 32, 45), (2, 90, 5))
+    ]
+    made = with_lines(trace, texts, sorted(runs, key=lambda run: (run[1], -run[2])))
+    notes = dict(source_view(made).frame.select("source", "note").rows())
+    assert notes["f(x)"] == "75 µs per step in b/c.py:3 and b/c.py:7"
+    # Most of the second line is its own, and no line calls what it runs itself.
+    assert notes["y = 0"] is None
+    assert notes["g(x)"] is None
+    one = source_view(made, TimeRange(0, 100_000)).frame
+    assert dict(one.select("source", "note").rows())["f(x)"] == "75 µs in b/c.py:3 and b/c.py:7"
+
+
 def test_functions_stand_below_the_cell_the_one_with_the_most_time_first() -> None:
     trace = make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 0, 90))
     meta = replace(trace.meta, cell=CellSource(label="In [4]", filename="cell"))
