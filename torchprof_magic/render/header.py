@@ -183,15 +183,17 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
 class ChangeHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The change from an earlier run to this one, which the tab Compare shows above its views.
 
-    ``numbers`` are the step times with the interval of the difference, ``answer`` is what changed most, and
-    ``evidence`` why that is known or not. ``runs`` are those before and after, and each of ``settings`` has the name of
-    a setting that differs, its value before, and that after. ``same`` says what is the same where none differs.
+    ``numbers`` are the step times with the interval of the difference, ``answer`` is what changed most, ``opens`` the
+    view that shows it, and ``evidence`` why that is known or not. ``runs`` are those before and after, and each of
+    ``settings`` has the name of a setting that differs, its value before, and that after. ``same`` says what is the
+    same where none differs.
     """
 
     kind: Literal["faster", "slower", "unclear"]
     title: str
     numbers: str
     answer: str
+    opens: str
     evidence: str
     warnings: tuple[str, ...]
     runs: tuple[RunHeader, ...]

@@ -10,6 +10,7 @@ import numpy as np
 
 from torchprof_magic.facts.counted_steps import are_outliers, left_out_of_whole
 from torchprof_magic.facts.device.believable import believable
+from torchprof_magic.findings.compare.cause import cause_of
 from torchprof_magic.findings.compare.change_words import (
     SIGNS,
     change_evidence,
@@ -31,10 +32,13 @@ from torchprof_magic.report.changed_views import TABLES, TABS
 from torchprof_magic.report.tables import HasTables, Tables, with_tables
 
 if TYPE_CHECKING:
+    from torchprof_magic.findings.compare.cause import Cause
     from torchprof_magic.findings.compare.per_step import RunSample
     from torchprof_magic.findings.compare.run_change import RunChange
     from torchprof_magic.findings.compare.step_change import Certainty, ChangeKind
+    from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
+    from torchprof_magic.render.view import View
 
 
 @with_tables(TABLES)
@@ -100,11 +104,12 @@ class Changes(HasTables[Runs]):
 
     @cached_property
     def answer(self) -> str:
-        """What waiting and which op changed most, where that is more than noise; empty if nothing is."""
-        ops = TABS[0].shape(self.runs) if self.change.basis == "steps" else None
-        most = largest_change(ops) if isinstance(ops, Table) else ""
+        """What makes most of the change, and which waiting changed for sure; empty if nothing is more than noise."""
+        most = self._cause.words if self._cause is not None else ""
+        if not most and self.change.basis == "steps":
+            most = largest_change(next(iter(self.largest.values())))
         waiting = phase_words(sure_phases(self.before, self.after))
-        return " ".join(part for part in (waiting, most) if part)
+        return " ".join(part for part in (most, waiting) if part)
 
     @property
     def evidence(self) -> str:
@@ -132,6 +137,7 @@ class Changes(HasTables[Runs]):
             title=change_title(change),
             numbers=self.numbers,
             answer=self.answer,
+            opens=self._opens,
             evidence=change_evidence(change),
             warnings=tuple(self.warnings),
             runs=tuple(
@@ -153,8 +159,7 @@ class Changes(HasTables[Runs]):
             settings=tuple(self.settings.iter_rows()),
             same=self._same(),
         )
-        views = tuple((view, view.shape(self.runs)) for view in TABS)
-        return ComparedPage(head=head, views=views, is_first=is_first)
+        return ComparedPage(head=head, views=self._shapes, is_first=is_first)
 
     def _same(self) -> str:
         """Return what both runs have in common, and whether their cells differ."""
@@ -172,8 +177,26 @@ class Changes(HasTables[Runs]):
     @property
     def largest(self) -> dict[str, Table]:
         """The tables of the page whose largest change comes first, by their titles, in its order."""
-        shapes = ((view.group, view.shape(self.runs)) for view in TABS)
+        shapes = ((view.group, shape) for view, shape in self._shapes)
         return {title: shape for title, shape in shapes if isinstance(shape, Table) and shape.sort_by}
+
+    @cached_property
+    def _shapes(self) -> tuple[tuple[View[Runs], Shape], ...]:
+        return tuple((view, view.shape(self.runs)) for view in TABS)
+
+    @cached_property
+    def _cause(self) -> Cause | None:
+        before, after = (sample.step_ns for sample in self._samples)
+        is_same_way = (after > before) == (self.change.ratio > 1)
+        return (
+            cause_of(self.largest, after - before) if is_same_way and self.change.certainty != "too few steps" else None
+        )
+
+    @property
+    def _opens(self) -> str:
+        """The name of the view that explains the change; empty for the first."""
+        title = self._cause.table if self._cause is not None else ""
+        return next((view.name for view, _ in self._shapes if view.group == title), "")
 
     @cached_property
     def _tables(self) -> Tables[Runs]:  # type: ignore[override]

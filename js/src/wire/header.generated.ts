@@ -509,15 +509,16 @@ export type RunHeader = Checked<typeof runHeader>;
  * The change from an earlier run to this one, which the tab Compare shows above its views.
  *
  * `numbers` are the step times with the interval of the difference, `answer` is what changed most,
- * and `evidence` why that is known or not. `runs` are those before and after, and each of
- * `settings` has the name of a setting that differs, its value before, and that after. `same` says
- * what is the same where none differs.
+ * `opens` the view that shows it, and `evidence` why that is known or not. `runs` are those before
+ * and after, and each of `settings` has the name of a setting that differs, its value before, and
+ * that after. `same` says what is the same where none differs.
  */
 export const changeHeader = record({
   kind: oneOf("faster", "slower", "unclear"),
   title: text,
   numbers: text,
   answer: text,
+  opens: text,
   evidence: text,
   warnings: listOf(text),
   runs: listOf(runHeader),

@@ -59,7 +59,9 @@ export function groupingsOf({ source }: ReportContext, tab: string): readonly Vi
 
 /** The view that a tab shows: itself, or the grouping that is chosen for it. */
 function groupingIn(report: ReportContext, tab: ViewHeader): ViewHeader {
-  const chosen = report.store.grouping(tab).value;
+  // A comparison opens on what explains the change.
+  const opens = tab.tab === "compare" ? report.source.header.change?.opens : undefined;
+  const chosen = report.store.grouping(tab).value ?? opens;
   return groupingsOf(report, tab.name).find(({ name }) => name === chosen) ?? tab;
 }
 

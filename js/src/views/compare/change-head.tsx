@@ -7,7 +7,7 @@ import { tickLabel } from "../../layout/time-ticks";
 import type { ChangeHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { Marked } from "../common/parts";
+import { Marked, percent } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import { swapRuns } from "./compare-menu";
 
@@ -26,8 +26,8 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
         <h2 class={`tp-${change.kind}-text`}>
           {SIGNS[change.kind]} {change.title}
         </h2>
-        <p class="tp-change-numbers">{unbroken(change.numbers)}</p>
         {change.answer !== "" && <p class="tp-answer">{unbroken(change.answer)}</p>}
+        <p class="tp-change-numbers">{unbroken(change.numbers)}</p>
         <details open={report.look.value.isPrinted}>
           <summary>How sure is that?</summary>
           <p>{unbroken(change.evidence)}</p>
@@ -67,6 +67,8 @@ function Swap({ report }: { readonly report: ReportContext }) {
   );
 }
 
+const EDGE = 0.01;
+
 // About what fits beside the dots.
 const TITLE_CHARS = 24;
 
@@ -101,11 +103,15 @@ function labelled(
 /** All steps of both runs as dots, and the typical step of each as a line. */
 function Dots({ change }: { readonly change: ChangeHeader }) {
   const { ref, width } = useWidth<SVGSVGElement>();
-  const all = change.runs.flatMap(({ steps }) => steps);
+  const counted = change.runs.flatMap(({ steps, left_out: out }) =>
+    steps.filter((_, index) => !out.includes(index)),
+  );
+  const all = counted.length > 0 ? counted : change.runs.flatMap(({ steps }) => steps);
   if (all.length === 0) return null;
   const { low, high, ticks, step } = dotScale(Math.min(...all), Math.max(...all));
   const share = (ns: number) => (ns - low) / (high - low);
-  const x = (ns: number) => `${(share(ns) * 100).toFixed(2)}%`;
+  // Steps that do not count can be far off: they stand at the edge.
+  const x = (ns: number) => percent(Math.min(Math.max(share(ns), EDGE), 1 - EDGE));
   const label = tickLabel(step, high);
   const named = labelled(ticks, label, share, width);
   const rows = change.runs.length * ROW_PX;
@@ -201,7 +207,8 @@ function Legend({ change }: { readonly change: ChangeHeader }) {
       )}
       {runs.some(({ left_out: leftOut }) => leftOut.length > 0) && (
         <>
-          <span aria-hidden="true">×</span> left out of it: not like the others
+          <span aria-hidden="true">×</span> left out of it: not like the others; at an edge: off the
+          scale
         </>
       )}
     </p>

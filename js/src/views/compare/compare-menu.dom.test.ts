@@ -34,6 +34,7 @@ function changeOf(shown: 0 | 1): ChangeHeader {
     title: "20 % faster, sure",
     numbers: "",
     answer: "",
+    opens: "",
     evidence: "",
     warnings: [],
     runs: [run(0), run(1)],

@@ -1,0 +1,48 @@
+"""The cause of a change is the row that makes most of the difference of the steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from torchprof_magic.findings.compare.cause import cause_of
+from torchprof_magic.model.shapes import Column, Table
+
+MS = 1_000_000
+TIMES = tuple(Column(name=name, title=name, unit="ns", definition="") for name in ("before_ns", "after_ns", "delta_ns"))
+
+
+def table(before_ms: list[int], after_ms: list[int], status: str = "both", **names: list[object]) -> Table:
+    """A table of changed times with the columns ``names``."""
+    times = {"before_ns": [ms * MS for ms in before_ms], "after_ns": [ms * MS for ms in after_ms]}
+    frame = pl.DataFrame({**names, **times}).with_columns(
+        delta_ns=pl.col("after_ns") - pl.col("before_ns"), status=pl.lit(status)
+    )
+    return Table(frame=frame, columns=TIMES, sort_by="delta_ns")
+
+
+def test_a_line_that_explains_as_much_as_any_op_is_named_first_with_its_text() -> None:
+    lines = table([0], [3], "new", line=[9], source=["    time.sleep(0.003)"], file=["In [0]"])
+    ops = table([5, 1], [9, 1], name=["aten::mm", "aten::add"])
+    cause = cause_of({"Ops": ops, "Lines": lines}, 4 * MS)
+    # The op makes 4 of 4 ms, and the line 3, which is less than four fifths of that.
+    assert cause == ("Ops", "Mostly op aten::mm: 5 ms → 9 ms per step.")
+    cause = cause_of({"Ops": replace(ops, frame=ops.frame.with_columns(delta_ns=3 * MS)), "Lines": lines}, 4 * MS)
+    assert cause == ("Lines", "Mostly line 9, time.sleep(0.003), which is new: 0 → 3 ms per step.")
+
+
+def test_a_row_that_went_the_other_way_or_makes_less_than_half_is_no_cause() -> None:
+    assert cause_of({"Ops": table([9], [1], name=["aten::mm"])}, 4 * MS) is None
+    assert cause_of({"Ops": table([1], [2], name=["aten::mm"])}, 4 * MS) is None
+    assert cause_of({"Ops": table([9], [1], name=["aten::mm"])}, 0) is None
+    faster = cause_of({"Ops": table([9, 0], [1, 2], name=["aten::mm", "aten::add"])}, -6 * MS)
+    assert faster is not None
+    assert faster.words == "Mostly op aten::mm: 9 ms → 1 ms per step."
+
+
+def test_a_line_without_text_is_called_by_its_file_and_a_module_by_its_path() -> None:
+    lines = table([1], [5], line=[42], source=[None], file=["/home/me/train.py"])
+    modules = table([1], [5], path=["net.0"], class_name=["Conv2d"])
+    assert cause_of({"Lines": lines}, 4 * MS) == ("Lines", "Mostly line me/train.py:42: 1 ms → 5 ms per step.")
+    assert cause_of({"Modules": modules}, 4 * MS) == ("Modules", "Mostly module net.0: 1 ms → 5 ms per step.")
