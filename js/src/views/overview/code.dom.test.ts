@@ -75,7 +75,7 @@ describe("the code on the overview", () => {
     const notes = ["", "8 ms per step in a.py:7", "", HOSTILE[1], ""];
     const lines = encodeFrame([...LINES_COLUMNS, ["note", notes]]);
     const root = await show({ source: { note: "note" }, lines });
-    expect(textsOf(root, ".tp-line-place")).toEqual(["8 ms per step in a.py:7", HOSTILE[1]]);
+    expect(textsOf(root, ".tp-line-note")).toEqual(["8 ms per step in a.py:7", HOSTILE[1]]);
     expect(root.querySelector("img")).toBeNull();
   });
 

@@ -235,7 +235,7 @@ function LineRow({ code, row, head }: LineProps) {
                 <Path path={stringAt(frame, "file", row)} />:{line}
               </span>
             )}
-            {note !== "" && <span class="tp-line-place">{note}</span>}
+            {note !== "" && <span class="tp-line-note">{note}</span>}
           </Button>
           <BarCell {...bar} />
         </div>
