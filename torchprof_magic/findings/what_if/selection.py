@@ -17,9 +17,18 @@ from torchprof_magic.facts.shared import device_numbers, in_category, once_per_t
 from torchprof_magic.facts.source.attribution import sites_of_events
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.places import call_tree
+from torchprof_magic.facts.source.shown_files import files_as_shown
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, depth_of, nearest_marked
+from torchprof_magic.model.intervals import (
+    NO_PARENT,
+    BoolArray,
+    IntArray,
+    covered_ns,
+    depth_of,
+    innermost_at,
+    nearest_marked,
+)
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.tables.source.lines import line_runs
@@ -63,8 +72,8 @@ def share_of(trace: Trace, what: object, *, with_backward: bool = False) -> Floa
 
 def _close_to(trace: Trace, what: str) -> str:
     names = [*trace.events["name"].cast(pl.String).unique().to_list(), *PHASES]
-    sites, _ = module_runs(trace)
-    names += sites["name"].cast(pl.String).unique().to_list() if "name" in sites.columns else []
+    sites, runs = module_runs(trace)
+    names += sites["name"].cast(pl.String).gather(np.unique(runs.site)).to_list() if len(runs.site) else []
     names += trace.waits["call"].cast(pl.String).drop_nulls().unique().to_list()
     known = sorted({name for name in names if name})
     holding = sorted((name for name in known if what and what.lower() in name.lower()), key=len)
@@ -154,7 +163,7 @@ def _of_named_line(trace: Trace, what: str) -> FloatArray | None:
 def _of_frames(trace: Trace, line: int, file: str) -> FloatArray | None:
     """Return what some frames of recorded call stacks called, with its device work and its backward."""
     nest, tree = host_nest(trace), call_tree(trace)
-    is_frame = (tree.file.str.ends_with(file) & (tree.line == line)).fill_null(value=False).to_numpy()
+    is_frame = (_is_file(trace, tree.file, file) & (tree.line == line)).fill_null(value=False).to_numpy()
     if not is_frame.any():
         return None
     inside = nearest_marked(tree.parent, depth_of(tree.parent), is_frame)
@@ -170,10 +179,15 @@ def _of_runs_of_line(trace: Trace, line: int, file: str) -> FloatArray | None:
     is_here = sites["line"] == line
     files = sites["file"].cast(pl.String)
     cell = trace.meta.cell.filename if trace.meta.cell is not None else None
-    is_here &= files.str.ends_with(file) if file else (files == cell if cell else pl.lit(value=True))
+    is_here &= _is_file(trace, files, file) if file else (files == cell if cell else pl.lit(value=True))
     chosen = np.flatnonzero(is_here.fill_null(value=False).to_numpy())
     ran = chosen[np.isin(chosen, runs.site)]
     return _of_runs(trace, runs, ran) if len(ran) else None
+
+
+def _is_file(trace: Trace, files: pl.Series, name: str) -> pl.Series:
+    """Return which files end as a name does, or are shown by it, as cells are by their labels."""
+    return files.str.ends_with(name) | (files_as_shown(trace, files) == name)
 
 
 def _of_runs(trace: Trace, runs: Runs, sites: IntArray) -> FloatArray:
@@ -184,10 +198,19 @@ def _of_runs(trace: Trace, runs: Runs, sites: IntArray) -> FloatArray:
     for lane in np.unique(runs.lane[is_here]).tolist():
         here = is_here & (runs.lane == lane)
         _cover(pieces, found, lane, runs.start_ns[here], runs.start_ns[here] + runs.dur_ns[here])
-    of_event = np.isin(sites_of_events(trace, runs), sites)
+    of_event = np.isin(sites_of_events(trace, runs), sites) | _made_in(trace, runs, is_here)
     follows = pieces.is_work | (np.append(first_forward_of_events(trace), NO_PARENT)[pieces.row] >= 0)
     found[follows] = np.append(of_event, False)[pieces.row[follows]]
     return _with_launched(trace, found)
+
+
+def _made_in(trace: Trace, runs: Runs, is_here: BoolArray) -> BoolArray:
+    """Return which events are of the backward pass of ops in some runs, in whichever line these called them."""
+    lane, start = (trace.events[name].to_numpy().astype(np.int64) for name in ("lane", "start_ns"))
+    around = innermost_at(runs.lane[is_here], runs.start_ns[is_here], runs.dur_ns[is_here], lane, start)
+    forward = first_forward_of_events(trace)
+    made = np.append(around >= 0, False)[forward]
+    return made | np.append(made, False)[origins(trace)]
 
 
 def _with_launched(trace: Trace, share: FloatArray) -> FloatArray:

@@ -11,7 +11,8 @@ from support import annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
 from torchprof_magic.model.errors import OptionsError
-from torchprof_magic.model.trace import FRAME_SCHEMAS
+from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.trace import FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
@@ -267,6 +268,40 @@ def test_what_the_host_waits_for_is_named_as_in_the_table_of_waits() -> None:
     assert report.what_if(without="Queue.get").step_ns == pytest.approx(1_000_000 - 30_000, abs=2)  # in one of three
     with pytest.raises(OptionsError, match=r"nothing called 'sleep' was recorded; did you mean 'time.sleep'"):
         report.what_if(without="sleep")
+
+
+def with_lines(*runs: tuple[str, int, int, int]) -> Report:
+    """Steps of which forward takes 200 us and its backward 300, with runs of lines: file, line, start and length."""
+    node = span("MmBackward0", 400, 300, **{"Sequence number": 1, "Fwd thread id": 1})
+    made = steps(span("aten::mm", 100, 200, **{"Sequence number": 1}), node, count=1).trace
+    places = list(dict.fromkeys((file, line) for file, line, _, _ in runs))
+    sites = [{"kind": "line", "parent": -1, "name": "f(x)", "file": file, "line": line} for file, line in places]
+    scopes = [(places.index((file, line)), 0, start * 1_000, dur * 1_000, 0) for file, line, start, dur in runs]
+    meta = replace(made.meta, cell=CellSource(source="", filename="<cell 2>", label="In [2]"))
+    return Report(
+        replace(
+            made,
+            meta=replace(meta, cell_labels={"<cell 1>": "In [1]"}),
+            sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
+            scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "saved_us"),
+    [
+        (3, (220 + 300) / 2),  # all that it runs, with the backward pass of what it calls
+        ("In [2]:3", (220 + 300) / 2),
+        ("In [1]:9", (210 + 300) / 2),
+        ("<cell 1>:9", (210 + 300) / 2),
+        (4, 10 / 2),  # where backward was called, its time is not
+    ],
+)
+def test_a_line_is_named_as_the_page_shows_it_and_is_all_that_it_calls(what: int | str, saved_us: float) -> None:
+    runs = [("<cell 2>", 3, 90, 220), ("<cell 1>", 9, 95, 210), ("<cell 2>", 4, 395, 310)]
+    found = with_lines(*runs).what_if(faster={what: 2})
+    assert found.saving_ns == pytest.approx(saved_us * 1_000, abs=2)
 
 
 def test_a_line_of_a_recorded_stack_is_what_it_calls(traces: Path) -> None:
