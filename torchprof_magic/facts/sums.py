@@ -20,6 +20,8 @@ def sum_by(group: npt.NDArray[np.integer], values: npt.NDArray[np.integer], coun
     if len(group) and int(group.min()) < 0:
         values, group = values[group >= 0], group[group >= 0]
     highest = _highest_sum(values)
+    if not highest:
+        return np.zeros(count, np.int64)
     if EXACT <= highest < LARGEST:
         total = np.zeros(count, np.int64)
         np.add.at(total, group, values)

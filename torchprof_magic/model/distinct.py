@@ -25,7 +25,7 @@ def distinct(values: pl.Series) -> pl.Series:
     return known.unique() if codes is None or _are_far_apart(codes) else known[last_rows(codes)]
 
 
-def numbered(codes: npt.NDArray[np.uint32]) -> tuple[IntArray, npt.NDArray[np.int32]]:
+def numbered(codes: npt.NDArray[np.integer]) -> tuple[IntArray, npt.NDArray[np.int32]]:
     """Return a row of each code, in their order, and for every row which of them has its code."""
     if len(codes) == 0 or _are_far_apart(codes):
         _, rows, of_rows = np.unique(codes, return_index=True, return_inverse=True)
@@ -36,7 +36,7 @@ def numbered(codes: npt.NDArray[np.uint32]) -> tuple[IntArray, npt.NDArray[np.in
     return rows, place[codes]
 
 
-def _are_far_apart(codes: npt.NDArray[np.uint32]) -> bool:
+def _are_far_apart(codes: npt.NDArray[np.integer]) -> bool:
     return int(codes.max()) > _MOST_CODES_PER_ROW * len(codes)
 
 
@@ -52,7 +52,7 @@ def once_per_text(values: pl.Series, write: Callable[[pl.Series], pl.Series]) ->
     return write(values[rows].cast(pl.String)).cast(pl.Categorical())[of_rows]
 
 
-def last_rows(codes: npt.NDArray[np.uint32]) -> IntArray:
+def last_rows(codes: npt.NDArray[np.integer]) -> IntArray:
     """Return the last row of each code, which are numbers from 0 on; there must be one."""
     row_of = np.full(int(codes.max()) + 1, -1, np.int64)
     row_of[codes] = np.arange(len(codes))

@@ -99,6 +99,13 @@ def segments_of(nest: HostNest, rows: slice) -> Segments:
     return Segments(time[is_last], event[is_last])
 
 
+@once_per_trace
+def thread_segments(trace: Trace) -> dict[int, Segments]:
+    """Return the innermost event of every thread over time, by its lane; captures from other files took no time."""
+    nest, beside = host_nest(trace), trace.meta.captured_lanes
+    return {lane: segments_of(nest, rows) for lane, rows in lanes_of(nest) if lane not in beside}
+
+
 def lanes_of(nest: HostNest) -> list[tuple[int, slice]]:
     """Return the lanes and the rows of each."""
     if len(nest.lane) == 0:

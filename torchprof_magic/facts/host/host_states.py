@@ -18,6 +18,7 @@ from torchprof_magic.facts.host.host_nest import (
     lanes_of,
     nest_levels,
     segments_of,
+    thread_segments,
 )
 from torchprof_magic.facts.host.one_time import one_time_events
 from torchprof_magic.facts.host.transitions import own_work
@@ -132,8 +133,8 @@ def compile_ranges(trace: Trace) -> IntArray:
 @once_per_trace
 def thread_timelines(trace: Trace) -> dict[int, Timeline]:
     """Return the states over time of every thread, by its lane; captures from other files took no time."""
-    host, states, beside = host_nest(trace), host_states(trace), trace.meta.captured_lanes
-    found = {lane: _timeline(segments_of(host, rows), states) for lane, rows in lanes_of(host) if lane not in beside}
+    host, states = host_nest(trace), host_states(trace)
+    found = {lane: _timeline(segments, states) for lane, segments in thread_segments(trace).items()}
     captures = captures_of(trace)
     for lane in np.unique(captures.lane).tolist() if found else ():
         if lane in found:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.host.host_nest import host_nest, lanes_of, segments_of
+from torchprof_magic.facts.host.host_nest import host_nest, lanes_of, thread_segments
 from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.shared import device_rows, once_per_trace
@@ -91,10 +91,11 @@ def _busy_ns(trace: Trace, rows: slice) -> int:
 @once_per_trace
 def pieces_of_trace(trace: Trace) -> Pieces:
     """Return the pieces of all threads and streams. Captures from other files took no time and have none."""
-    nest, beside = host_nest(trace), trace.meta.captured_lanes
-    parts = [_of_thread(trace, lane, segments_of(nest, rows)) for lane, rows in lanes_of(nest) if lane not in beside]
+    parts = [_of_thread(trace, lane, segments) for lane, segments in thread_segments(trace).items()]
     parts.append(_of_devices(trace))
     joined = Pieces._make(map(np.concatenate, zip(*parts, strict=True)))
+    if (joined.lane[1:] >= joined.lane[:-1]).all():
+        return joined
     order = np.argsort(joined.lane, kind="stable")
     return Pieces._make(column[order] for column in joined)
 
@@ -114,6 +115,8 @@ def _with_awaits(
     """Return the segments of a thread, cut at the times in which it waits for other threads."""
     waits = awaits_of_threads(trace)
     here = waits.lane == lane
+    if not here.any():
+        return start[:-1], start[1:], row[:-1], np.zeros(len(start) - 1, np.bool_)
     of = np.searchsorted(start, waits.start_ns[here], side="right") - 1
     chosen, first = np.unique(of, return_index=True)
     begin = waits.start_ns[here][first]

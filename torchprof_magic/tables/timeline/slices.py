@@ -22,8 +22,9 @@ from torchprof_magic.facts.source.fx_nodes import fused_lines, fx_names, fx_node
 from torchprof_magic.facts.source.generated_code import places_in_code
 from torchprof_magic.facts.source.place_phases import phases_of_places, waiting_places
 from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.distinct import numbered
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, depth_of, merge, nearest_marked, nest
-from torchprof_magic.model.rows import filled, values_at
+from torchprof_magic.model.rows import filled, row_numbers, values_at
 from torchprof_magic.model.shapes import Column, Layer, Scale, SliceLane, Slices
 from torchprof_magic.model.units import format_bytes, format_file_size, format_ratio, short_file
 from torchprof_magic.tables.flame.call_tree import event_names
@@ -32,7 +33,7 @@ from torchprof_magic.tables.timeline.counter_lanes import CurveGroup, curve_grou
 from torchprof_magic.tables.timeline.host_waits import host_waits
 from torchprof_magic.tables.timeline.path_slices import names_of, path_slices
 from torchprof_magic.tables.waiting.idle import idle_runs
-from torchprof_magic.tables.waiting.queue import ALL_STREAMS, queue_series
+from torchprof_magic.tables.waiting.queue import whole_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -446,29 +447,14 @@ def _devices(trace: Trace, lanes: _Lanes) -> list[_Part]:
 
 def _waits(idle: pl.DataFrame, busy_ns: tuple[IntArray, IntArray], lane: int) -> _Part:
     """Return the idle times of a device with their causes, and when it was busy."""
-    place = (
-        pl.when(pl.col("line").is_null())
-        .then(pl.lit(""))
-        .otherwise(
-            pl.col("file").replace_strict(
-                (files := idle["file"].unique().drop_nulls()),
-                [short_file(file) for file in files.to_list()],
-                default="",
-                return_dtype=pl.String,
-            )
-            + ":"
-            + pl.col("line").cast(pl.String)
-        )
-    )
-    cause = pl.col("cause").replace_strict(CAUSE_TITLES, return_dtype=pl.String)
     waits = idle.select(
         pl.lit(lane, pl.UInt16).alias("lane"),
         "start_ns",
         pl.col("idle_ns").alias("dur_ns"),
-        pl.col("name").fill_null("").cast(pl.Categorical()),
+        pl.col("name").fill_null(""),
         pl.lit("idle", KIND).alias("kind"),
         pl.lit("idle", PHASE).alias("phase"),
-        pl.concat_str(cause, place, separator="\t").cast(pl.Categorical()).alias("note"),
+        _causes(idle),
         pl.col("begins").alias("count"),
     )
     start, end = busy_ns
@@ -480,9 +466,20 @@ def _waits(idle: pl.DataFrame, busy_ns: tuple[IntArray, IntArray], lane: int) ->
     return _Part(frame, _no_events(frame.height))
 
 
+def _causes(idle: pl.DataFrame) -> pl.Series:
+    """Return the notes of idle times: the cause, and the line where the host was. Most of them share a few."""
+    keys = row_numbers(*(filled(idle[name].to_physical(), NO_PARENT) for name in ("cause", "file", "line")))
+    rows, of_rows = numbered(keys)
+    texts = [
+        f"{CAUSE_TITLES[cause]}\t" + ("" if line is None else f"{short_file(file or '')}:{line}")
+        for cause, file, line in idle.select("cause", "file", "line")[rows].rows()
+    ]
+    return values_at(pl.Series("note", texts, dtype=pl.Categorical()), of_rows)
+
+
 def _queue(trace: Trace, lanes: _Lanes, group: str) -> _Part:
     """Return how many pieces of launched work had not begun, over time."""
-    queue = queue_series(trace).frame.filter(pl.col("lane") == ALL_STREAMS)
+    queue = whole_queue(trace)
     until = queue["time_ns"].shift(-1)
     queue = queue.with_columns((until - queue["time_ns"]).alias("dur_ns")).filter(
         (pl.col("work") > 0) & pl.col("dur_ns").is_not_null()

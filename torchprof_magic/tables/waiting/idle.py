@@ -28,6 +28,7 @@ from torchprof_magic.facts.source.places import Places, places_of
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, interval_at
 from torchprof_magic.model.rows import filled, frame_of, in_time, row_keys, values_at
 from torchprof_magic.model.shapes import Column, Table
+from torchprof_magic.model.trace import TEXT
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -101,6 +102,7 @@ _SUMS_SCHEMA: dict[str, DType] = {
     "ns": pl.Int64,
 }
 SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, pl.String) for column in COLUMNS}
+_RUNS_SCHEMA: dict[str, DType] = {column.name: _TYPES.get(column.name, TEXT) for column in COLUMNS}
 
 
 @once_for_the_whole
@@ -118,18 +120,19 @@ def idle_table(trace: Trace, part: TimeRange) -> Table:
     labels = _idle_labels(trace)
     first, sums = _summed(tuple(column[inside] for column in labels.same), idle_ns[inside])
     row = inside[first]
-    return Table(frame=_idle_frame(trace, labels, row, start_ns[row], sums), columns=COLUMNS)
+    return Table(frame=frame_of(SCHEMA, _idle_columns(trace, labels, row, start_ns[row], sums)), columns=COLUMNS)
 
 
 def idle_runs(trace: Trace) -> pl.DataFrame:
     """Return the same as ``idle_table``, but with a row for each time that the cause, name or line changed in a gap.
 
+    Texts are categories, as these rows are many.
     Where only the detail changed, it is that of the first part. ``begins`` is ``GAP_BEGINS`` where a gap begins, and
     ``CAUSE_BEGINS`` where another cause begins in it, so that a gap can be counted once, and once for each cause.
     """
     pieces = idle_pieces(trace)
     if len(pieces.gap) == 0:
-        return pl.DataFrame(schema={**SCHEMA, "begins": pl.UInt32})
+        return pl.DataFrame(schema={**_RUNS_SCHEMA, "begins": pl.UInt32})
     labels = _idle_labels(trace)
     changes = np.zeros(len(pieces.gap), np.bool_)
     changes[0] = True
@@ -137,7 +140,7 @@ def idle_runs(trace: Trace) -> pl.DataFrame:
         changes[1:] |= column[1:] != column[:-1]
     first = np.flatnonzero(changes)
     idle_ns = np.add.reduceat(pieces.end_ns - pieces.start_ns, first)
-    frame = _idle_frame(trace, labels, first, pieces.start_ns[first], idle_ns)
+    frame = frame_of(_RUNS_SCHEMA, _idle_columns(trace, labels, first, pieces.start_ns[first], idle_ns))
     return frame.with_columns(pl.Series("begins", _begins(pieces.gap[first], cause_numbers(trace)[first])))
 
 
@@ -206,26 +209,25 @@ def _idle_labels(trace: Trace) -> _IdleLabels:
     return _IdleLabels(row, places, step, codes, names, same)
 
 
-def _idle_frame(
+def _idle_columns(
     trace: Trace, labels: _IdleLabels, first: IntArray, start_ns: IntArray, idle_ns: IntArray
-) -> pl.DataFrame:
-    """Return the rows that begin with the pieces ``first``."""
+) -> dict[str, object]:
+    """Return the columns of the rows that begin with the pieces ``first``."""
     pieces, places = idle_pieces(trace), labels.places
-    file_of, line_of = Places(places.files, places.file[first], places.line[first]).columns()
-    columns: dict[str, object] = {
+    file_of, line_of = Places(places.files.cast(TEXT), places.file[first], places.line[first]).columns()
+    return {
         "device": pieces.device[first],
         "step": values_at(labels.step, first),
         "cause": _labels(cause_names(), labels.codes[first]),
         "detail": _labels(list(DETAILS), pieces.detail[first]),
         "host": _labels(list(STATES), pieces.host[first]),
-        "name": values_at(trace.events["name"], labels.row[first]).cast(pl.String),
+        "name": values_at(trace.events["name"], labels.row[first]),
         "file": file_of,
         "line": line_of,
         "start_ns": start_ns,
         "idle_ns": idle_ns,
         "gap": pieces.gap[first],
     }
-    return frame_of(SCHEMA, columns)
 
 
 def _summed(same: tuple[IntArray, ...], values: IntArray) -> tuple[IntArray, IntArray]:
@@ -239,7 +241,7 @@ def _summed(same: tuple[IntArray, ...], values: IntArray) -> tuple[IntArray, Int
 
 
 def _labels(labels: list[str], numbers: IntArray) -> pl.Series:
-    return values_at(pl.Series(labels, dtype=pl.String), numbers)
+    return values_at(pl.Series(labels, dtype=TEXT), numbers)
 
 
 def _step_at(trace: Trace, time_ns: IntArray) -> pl.Series:

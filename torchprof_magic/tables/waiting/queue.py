@@ -11,6 +11,7 @@ from torchprof_magic.facts.device.launches import launching_calls
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.shared import device_rows, launch_sources, once_for_the_whole, once_per_trace
 from torchprof_magic.facts.time_range import WHOLE
+from torchprof_magic.model.intervals import all_moments
 from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, Series, Table
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ class Depths(NamedTuple):
     time_ns: IntArray
     depth: IntArray
 
+    def at(self, time_ns: IntArray) -> IntArray:
+        """Return the number at some moments."""
+        found: IntArray = np.append(self.depth, 0)[np.searchsorted(self.time_ns, time_ns, side="right") - 1]
+        return found
+
 
 def depths(begun_ns: IntArray, ended_ns: IntArray) -> Depths:
     """Return how many things had begun and not ended, over time. What ends before it begins never counts."""
@@ -92,15 +98,27 @@ def depths(begun_ns: IntArray, ended_ns: IntArray) -> Depths:
 
 
 @once_per_trace
+def whole_queue(trace: Trace) -> pl.DataFrame:
+    """Return the depth of the queue of all streams together, over time."""
+    row, call = _launched(trace)
+    start = trace.events["start_ns"].to_numpy()
+    work, calls = depths(start[call], start[row]), _depths_of_calls(trace)
+    time_ns = all_moments(work.time_ns, calls.time_ns)
+    return _lane(ALL_STREAMS, time_ns, work.at(time_ns), calls.at(time_ns))
+
+
+@once_per_trace
 def queue_series(trace: Trace) -> Series:
     """Return the depth of the queue of each stream and of all together, over time."""
     row, call = _launched(trace)
     start, lane = trace.events["start_ns"].to_numpy(), trace.events["lane"].to_numpy()
-    parts = [_lane(ALL_STREAMS, depths(start[call], start[row]), _depths_of_calls(trace))]
+    parts = [whole_queue(trace)]
     for number in np.unique(lane[row]).tolist():
         here = np.flatnonzero(lane[row] == number)
         name = str(trace.lanes["name"][number])
-        parts.append(_lane(name, depths(start[call[here]], start[row[here]]), None))
+        work = depths(start[call[here]], start[row[here]])
+        unknown = pl.Series([None], dtype=pl.Int64).new_from_index(0, len(work.depth))
+        parts.append(_lane(name, work.time_ns, work.depth, unknown))
     frame = pl.concat(parts) if len(row) else parts[0].head(0)
     steps = trace.steps.select("number", "start_ns").rows()
     marks = tuple(Mark(lane=EVERY_LANE, time_ns=at, label=f"step {number}", kind="step") for number, at in steps)
@@ -120,15 +138,9 @@ def _depths_of_calls(trace: Trace) -> Depths:
     return depths(calls.start_ns, calls.work_start_ns)
 
 
-def _lane(name: str, work: Depths, calls: Depths | None) -> pl.DataFrame:
-    frame = pl.DataFrame({"time_ns": work.time_ns, "work": work.depth})
-    if calls is not None:
-        counted = pl.DataFrame({"time_ns": calls.time_ns, "calls": calls.depth})
-        frame = frame.join(counted, on="time_ns", how="full", coalesce=True).sort("time_ns")
-        frame = frame.with_columns(pl.col("work", "calls").forward_fill().fill_null(0))
-    else:
-        frame = frame.with_columns(pl.lit(None, pl.Int64).alias("calls"))
-    return frame.select(pl.lit(name).alias("lane"), "time_ns", "work", "calls")
+def _lane(name: str, time_ns: IntArray, work: IntArray, calls: IntArray | pl.Series) -> pl.DataFrame:
+    lane = pl.Series([name]).new_from_index(0, len(time_ns))
+    return pl.DataFrame({"lane": lane, "time_ns": time_ns, "work": work, "calls": calls})
 
 
 class LaunchTotals(NamedTuple):
