@@ -184,6 +184,10 @@ def draw_roofline(shape: Shape) -> Figure:
                 fontsize=8,
                 color=GREY,
             )
+            if line.ridge:
+                axes.vlines(line.ridge, 10 ** plane.y[0], line.y[0], MIDDLE_GREY, linestyles="dotted", linewidth=1)
+                foot = (line.ridge, 10 ** plane.y[0])
+                axes.annotate(line.ridge_title, foot, (3, 4), textcoords="offset points", fontsize=7, color=GREY)
         columns = [[getattr(point, name) for point in plane.points] for name in ("x", "y", "size", "colour")]
         sizes = [max(size * LARGEST_POINT, LEAST_POINT) for size in columns[2]]
         axes.scatter(columns[0], columns[1], s=sizes, c=columns[3], alpha=0.75, linewidths=0, zorder=2)

@@ -236,6 +236,10 @@ def roofline_picture(shape: Shape) -> bytes:
         canvas.line(*ends[0], *ends[1])
         x, y = place(*line.label)
         canvas.text(x, y - LINE_PX / 2, line.title, place="rm")
+        if line.ridge:
+            at = place(line.ridge, line.y[0])
+            canvas.line(*at, at[0], bottom)
+            canvas.text(at[0] + GAP_PX, bottom - LINE_PX / 2, line.ridge_title, place="lm")
     for point in plane.points:
         canvas.dot(*place(point.x, point.y), max(POINT_PX * np.sqrt(point.size), 2), point.colour)
     return canvas.to_png()

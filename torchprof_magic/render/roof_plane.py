@@ -30,11 +30,21 @@ class Point(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A roof from one end to the other, and what it is called."""
+    """A roof from one end to the other, and what it is called.
+
+    ``ridge`` is where a level roof meets that of the memory, 0 where it meets none: with fewer operations a byte the
+    memory limits work, with more the operations.
+    """
 
     title: str
     x: tuple[float, float]
     y: tuple[float, float]
+    ridge: float = 0.0
+
+    @property
+    def ridge_title(self) -> str:
+        """What its ridge is called."""
+        return f"ridge {float(f'{self.ridge:.3g}'):,g}"
 
     @property
     def label(self) -> tuple[float, float]:
@@ -100,7 +110,8 @@ def _line(roof: Roof, bandwidth: float, ridge: float, x: tuple[float, float]) ->
         title = f"{roof.title} {_rate(roof.bytes_per_s)}B/s"
         return Line(title, (left, end), (left * roof.bytes_per_s, end * roof.bytes_per_s))
     begin = max(roof.flops_per_s / bandwidth, left) if bandwidth else left
-    return Line(f"{roof.title} {_rate(roof.flops_per_s)}FLOP/s", (begin, right), (roof.flops_per_s, roof.flops_per_s))
+    title, level = f"{roof.title} {_rate(roof.flops_per_s)}FLOP/s", (roof.flops_per_s, roof.flops_per_s)
+    return Line(title, (begin, right), level, begin if bandwidth and left < begin < right else 0.0)
 
 
 def _rate(value: float) -> str:

@@ -75,24 +75,36 @@ UNKNOWN = ("aten::unheard_of", [[1], [1]], 200)
 @pytest.mark.parametrize(
     ("trace", "title", "said"),
     [
-        (lambda: busy(COPY), "Memory-bound", "The memory limits 100 % of the time of kernels, at 40 % of the roof."),
+        (
+            lambda: busy(COPY),
+            "Memory-bound",
+            "; the memory limits 100 % of the time of kernels, at 40 % of the roof. By kernel",
+        ),
         (
             lambda: busy(PRODUCT),
             "Compute-bound",
-            "Arithmetic limits 100 % of the time of kernels, at 32 % of the roof.",
+            "; arithmetic limits 100 % of the time of kernels, at 32 % of the roof.",
         ),
         (
             lambda: busy(PRODUCT, UNKNOWN),
             "Compute-bound",
-            "Arithmetic limits 66.7 % of the time of kernels, at 32 % of the roof; of 33.3 % it is not known.",
+            "; arithmetic limits 66.7 % of the time of kernels, at 32 % of the roof, and of 33.3 % it is not known.",
         ),
         (
             lambda: busy((*PRODUCT[:2], 190), COPY, UNKNOWN),
             "Device-bound",
-            "Arithmetic limits 47.5 % of the time of kernels, the memory 2.50 %; of the rest it is not known.",
+            "; arithmetic limits 47.5 % of the time of kernels, the memory 2.50 %, and of the rest it is not known.",
         ),
-        (lambda: busy(UNKNOWN), "Device-bound", "not known from this recording: what most of them have to do is not"),
-        (lambda: busy(PRODUCT, keeps_shapes=False), "Device-bound", "from this recording: it has no shapes (--shapes)"),
+        (
+            lambda: busy(UNKNOWN),
+            "Device-bound",
+            "what limits the kernels is not known: the recording does not tell what most",
+        ),
+        (
+            lambda: busy(PRODUCT, keeps_shapes=False),
+            "Device-bound",
+            "not known: the recording has no shapes (--shapes).",
+        ),
         (lambda: busy(PRODUCT, device="an unknown one"), "Device-bound", "the peak of this device is not known (tp.pe"),
     ],
 )

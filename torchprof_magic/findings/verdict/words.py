@@ -354,10 +354,9 @@ def _works(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
         amount(account, account.busy_ns),
         _plain(_share(account, account.busy_ns)),
         *_most_of(trace, account, "; ", operations or kernels, are_kernels=not operations),
-        _plain("."),
+        _plain(f"{_limit_of_work(trace, cause)}."),
         *(by_kernel and (*by_kernel, _plain("."))),
         *_graphs(trace),
-        _plain(_limit_of_work(trace, cause)),
     )
 
 
@@ -370,34 +369,34 @@ def _limit_of_work(trace: Trace, cause: Cause) -> str:
     """Return what limits the kernels, and what of that is not known; empty where copies take more than they do."""
     limits = limits_of_work(trace)
     if limits.most:
-        return f" {_limit_of_most(limits)}"
+        return f"; {_limit_of_most(limits)}"
     if cause.kind != "compute":
         return ""
-    largest = sorted((("The memory", limits.memory), ("Arithmetic", limits.compute)), key=lambda each: -each[1])
+    largest = sorted((("the memory", limits.memory), ("arithmetic", limits.compute)), key=lambda each: -each[1])
     (first, first_ns), (second, second_ns) = largest
     if first_ns < LEAST_TOLD * limits.whole or first_ns == 0:
-        return f" What limits the kernels is not known from this recording: {_why_unknown(trace)}."
-    other = f", {second[0].lower()}{second[1:]} {format_ratio(second_ns / limits.whole)}" if second_ns else ""
-    rest = "; of the rest it is not known" if limits.unknown else ""
-    return f" {first} limits {format_ratio(first_ns / limits.whole)} of the time of kernels{other}{rest}."
+        return f"; what limits the kernels is not known: {_why_unknown(trace)}"
+    other = f", {second} {format_ratio(second_ns / limits.whole)}" if second_ns else ""
+    rest = ", and of the rest it is not known" if limits.unknown else ""
+    return f"; {first} limits {format_ratio(first_ns / limits.whole)} of the time of kernels{other}{rest}"
 
 
 def _limit_of_most(limits: LimitsOfWork) -> str:
-    limit, ns, at_ns = "Arithmetic", limits.compute, limits.at_compute
+    limit, ns, at_ns = "arithmetic", limits.compute, limits.at_compute
     if limits.most == "memory":
-        limit, ns, at_ns = "The memory", limits.memory, limits.at_memory
+        limit, ns, at_ns = "the memory", limits.memory, limits.at_memory
     unknown = limits.unknown / limits.whole
-    rest = f"; of {format_ratio(unknown)} it is not known" if unknown >= LEAST_TOLD else ""
+    rest = f", and of {format_ratio(unknown)} it is not known" if unknown >= LEAST_TOLD else ""
     share = format_ratio(ns / limits.whole)
-    return f"{limit} limits {share} of the time of kernels, at {format_ratio(at_ns / ns)} of the roof{rest}."
+    return f"{limit} limits {share} of the time of kernels, at {format_ratio(at_ns / ns)} of the roof{rest}"
 
 
 def _why_unknown(trace: Trace) -> str:
     if not trace.meta.has_shapes:
-        return "it has no shapes (--shapes)"
+        return "the recording has no shapes (--shapes)"
     if peak_of_device(trace, busiest_device(trace)) is None:
         return "the peak of this device is not known (tp.peaks.add())"
-    return "what most of them have to do is not known"
+    return "the recording does not tell what most of them have to do"
 
 
 def _most_of(

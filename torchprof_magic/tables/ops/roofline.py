@@ -97,9 +97,9 @@ def _points(trace: Trace, table: Table) -> Table:
     columns = _columns(table.columns)
     is_known = pl.col("moved_bytes_per_s").is_not_null()
     has_roof = "roof_ratio" in table.frame.columns
-    main = _main(table.frame.columns)
     frame = table.frame.filter(is_known).with_columns(*[_beyond(trace)] * has_roof)
     frame = frame.select(column.name for column in columns)
+    main = _main(frame.columns)
     points = Points(
         x="flops_per_byte",
         y="flops_per_s",

@@ -24,6 +24,8 @@ const LEAST_TICK_PX = 46;
 const LEAST_RADIUS = 3;
 const MOST_RADIUS = 16;
 const REACH = 6;
+// What the name of a ridge needs beside it.
+const FOOT = 60;
 // Where rows without operations stand, in powers of ten from the left edge.
 const AT_THE_EDGE = 0.2;
 // More points say nothing; the table has all of them.
@@ -196,35 +198,14 @@ function Axes({ plane: { height, x, y } }: { readonly plane: Plane }) {
   );
 }
 
-/** A line for each roof: the memory's rises with the operations per byte, the others are level. */
-function Roofs({
-  plane: { x, y },
-  points,
-}: {
-  readonly plane: Plane;
-  readonly points: PointsHeader;
-}) {
-  const bandwidth = points.roofs.find(({ bytes_per_s }) => bytes_per_s > 0)?.bytes_per_s ?? 0;
-  const highest = Math.max(0, ...points.roofs.map(({ flops_per_s }) => flops_per_s));
-  const left = 10 ** x.from;
-  const right = 10 ** x.to;
-  const ridge = bandwidth > 0 && highest > 0 ? Math.min(highest / bandwidth, right) : right;
-  const lines = points.roofs.map(({ title, flops_per_s, bytes_per_s }) => {
-    const isMemory = bytes_per_s > 0;
-    const begins = isMemory || bandwidth <= 0 ? left : Math.max(flops_per_s / bandwidth, left);
-    const ends = isMemory ? ridge : right;
-    const heightAt = (intensity: number) =>
-      y.px - logPx(y, isMemory ? intensity * bytes_per_s : flops_per_s);
-    const from = { x: logPx(x, begins), y: heightAt(begins) };
-    const to = { x: logPx(x, ends), y: heightAt(ends) };
-    const rate = isMemory ? rateOf(bytes_per_s, "B/s") : rateOf(flops_per_s, "FLOP/s");
-    return { title: `${title} ${rate}`, isMemory, from, to };
-  });
+/** A line for each roof: the memory's rises with the operations per byte, the others are level from their ridge on. */
+function Roofs({ plane, points }: { readonly plane: Plane; readonly points: PointsHeader }) {
   return (
     <g class="tp-roofs">
-      {lines.map(({ title, isMemory, from, to }) => {
+      {linesOf(plane, points).map(({ title, isMemory, from, to, foot }) => {
         const at = isMemory ? { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 } : to;
         const angle = (Math.atan2(to.y - from.y, to.x - from.x) * 180) / Math.PI;
+        const isLast = from.x > plane.x.px - FOOT;
         return (
           <g key={title}>
             <path d={`M${from.x},${from.y}L${to.x},${to.y}`} />
@@ -235,11 +216,46 @@ function Roofs({
             >
               {title}
             </text>
+            {foot !== "" && (
+              <>
+                <path class="tp-roof-ridge" d={`M${from.x},${from.y}V${plane.y.px}`} />
+                <text
+                  class="tp-roof-foot"
+                  x={from.x + (isLast ? -4 : 4)}
+                  y={plane.y.px - 5}
+                  text-anchor={isLast ? "end" : "start"}
+                >
+                  {foot}
+                </text>
+              </>
+            )}
           </g>
         );
       })}
     </g>
   );
+}
+
+/** Both ends of each roof, and what stands below the ridge from which on it is level, if that can be seen. */
+function linesOf({ x, y }: Plane, { roofs }: PointsHeader) {
+  const bandwidth = roofs.find(({ bytes_per_s }) => bytes_per_s > 0)?.bytes_per_s ?? 0;
+  const highest = Math.max(0, ...roofs.map(({ flops_per_s }) => flops_per_s));
+  const left = 10 ** x.from;
+  const right = 10 ** x.to;
+  const ridge = bandwidth > 0 && highest > 0 ? Math.min(highest / bandwidth, right) : right;
+  return roofs.map(({ title, flops_per_s, bytes_per_s }) => {
+    const isMemory = bytes_per_s > 0;
+    const begins = isMemory || bandwidth <= 0 ? left : Math.max(flops_per_s / bandwidth, left);
+    const ends = isMemory ? ridge : right;
+    const heightAt = (intensity: number) =>
+      y.px - logPx(y, isMemory ? intensity * bytes_per_s : flops_per_s);
+    const from = { x: logPx(x, begins), y: heightAt(begins) };
+    const to = { x: logPx(x, ends), y: heightAt(ends) };
+    const rate = isMemory ? rateOf(bytes_per_s, "B/s") : rateOf(flops_per_s, "FLOP/s");
+    const at = Number(begins.toPrecision(3)).toLocaleString("en-US");
+    const foot = !isMemory && begins > left && begins < right ? `ridge ${at}` : "";
+    return { title: `${title} ${rate}`, isMemory, from, to, foot };
+  });
 }
 
 /** "3.35 TB/s": decimal, as makers write it. */

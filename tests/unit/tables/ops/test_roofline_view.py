@@ -113,6 +113,8 @@ def test_what_computes_nothing_stands_near_the_left_edge_as_far_below_the_memory
     assert memory.y[0] / memory.x[0] == pytest.approx(1e12)
     assert memory.x[1] == pytest.approx(1000)  # where the product's roof begins
     assert memory.title == "memory 1 TB/s"
+    # 1,000 TFLOP/s at 1 TB/s: with fewer than 1,000 operations a byte the memory limits.
+    assert next(line.ridge_title for line in plane.lines if line.ridge) == "ridge 1,000"
 
 
 def test_the_figure_and_the_static_picture_draw_it() -> None:
