@@ -236,6 +236,13 @@ class Pieces(NamedTuple):
     cause: IntArray
 
 
+def cause_and_changes(timeline: Timeline, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, BoolArray]:
+    """Return the cause at the start of each interval, and in which of them something changes."""
+    at = np.searchsorted(timeline.start_ns, start_ns, side="right") - 1
+    changes = np.append(timeline.start_ns, np.iinfo(np.int64).max)[at + 1] < end_ns
+    return np.append(timeline.cause, NO_PARENT)[at], changes
+
+
 def pieces_of(timeline: Timeline, start_ns: IntArray, end_ns: IntArray) -> Pieces:
     """Cut intervals at the moments at which the state changes. Empty intervals have no piece."""
     first = np.searchsorted(timeline.start_ns, start_ns, side="right") - 1

@@ -24,6 +24,7 @@ from torchprof_magic.facts.host.host_states import (
     WEAK,
     Pieces,
     Timeline,
+    cause_and_changes,
     does_more_than_python,
     line_timelines,
     pieces_of,
@@ -153,10 +154,8 @@ def _cut_by(lines: dict[int, Timeline], pieces: Pieces, lane_of_step: IntArray) 
     for number in lanes[np.isin(lanes, [*lines])].tolist():
         line = lines[number]
         chosen = np.arange(len(pieces.of)) if lane is None else np.flatnonzero(lane == number)
-        first = np.searchsorted(line.start_ns, pieces.start_ns[chosen], side="right") - 1
-        changes = np.append(line.start_ns, np.iinfo(np.int64).max)[first + 1] < pieces.end_ns[chosen]
         # Most lie between two changes.
-        cause[chosen] = np.append(line.cause, NO_PARENT)[first]
+        cause[chosen], changes = cause_and_changes(line, pieces.start_ns[chosen], pieces.end_ns[chosen])
         several = chosen[changes]
         whole[several] = False
         cut = pieces_of(line, pieces.start_ns[several], pieces.end_ns[several])

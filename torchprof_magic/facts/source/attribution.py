@@ -9,12 +9,12 @@ import polars as pl
 
 from torchprof_magic.facts.device.graph_work import origin_links, replays_at
 from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
-from torchprof_magic.facts.host.host_states import Timeline, pieces_of, timelines_of
+from torchprof_magic.facts.host.host_states import Timeline, cause_and_changes, pieces_of, timelines_of
 from torchprof_magic.facts.ops.flops import flops_in
 from torchprof_magic.facts.shared import device_rows
 from torchprof_magic.facts.source.forward_of import first_forward_of_events, forward_of_events
 from torchprof_magic.facts.source.fx_nodes import backward_parts
-from torchprof_magic.facts.step_graph.on_path import OnPath, on_path
+from torchprof_magic.facts.step_graph.on_path import OnPath, on_path, on_path_in
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
@@ -88,7 +88,10 @@ class Finder:
         for number in np.unique(lane).tolist():
             if (line := self._lines.get(number)) is not None:
                 here = lane == number
-                pieces = pieces_of(line, start_ns[here], end_ns[here])
+                start, end = start_ns[here], end_ns[here]
+                cause, changes = cause_and_changes(line, start, end)
+                pieces = pieces_of(line, start[changes], end[changes])
+                parts.append(np.stack((cause, start, end))[:, ~changes])  # most lie between two changes
                 parts.append(np.stack((pieces.cause, pieces.start_ns, pieces.end_ns)))
         site, start, end = np.concatenate(parts, axis=1)
         return site, start, end
@@ -158,7 +161,7 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
 
 def _on_path_ns(trace: Trace, runs: Runs, sites: IntArray, part: TimeRange) -> IntArray:
     """Return how long each part was on the critical path of a step: what it ran, launched, or caused in backward."""
-    path = on_path(trace).in_part(part)
+    path = on_path_in(trace, part)
     is_work = np.zeros(trace.events.height + 1, np.bool_)
     is_work[device_rows(trace)] = True
     by_event = is_work[path.row] | (np.append(forward_of_events(trace), NO_PARENT)[path.row] >= 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.seen_waits import seen_waits
 from torchprof_magic.facts.host.unseen_waits import asleep_ns, idle_of_steps, quiet_lines
-from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.places import known_places
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 OWN, BACKWARD, WAITING = range(3)
+_KINDS = ("own_cpu_ns", "backward_cpu_ns", "wait_ns")
 _WAITING = [PHASES.index(name) for name in ("waiting", "idle")]
 # The column of each phase in which a line itself runs.
 OWN_PHASES = {name: f"own_{name}_ns" for name in PHASES if name not in ("backward", "waiting", "idle")}
@@ -35,31 +37,34 @@ OWN_PHASES = {name: f"own_{name}_ns" for name in PHASES if name not in ("backwar
 MOSTLY_PYTHON = 4
 
 
-def line_times(trace: Trace, part: TimeRange, places: Places | None = None) -> pl.DataFrame:
+@once_for_the_whole
+def line_times(trace: Trace, part: TimeRange) -> pl.DataFrame:
     """Return the host time of each line in a part of the steps, or of the windows if there are none.
-
-    Other ``places`` of the pieces, such as those of functions, count in place of the lines.
 
     The columns are ``file`` and ``line``, null for what belongs to no line; ``own_cpu_ns``, ``backward_cpu_ns`` and
     ``wait_ns``, which are parts of the time that add up to all of it; those of ``OWN_PHASES``, which add up to the own
     time; and ``phase``, that of most of the own time, null if there is none.
     """
-    (pieces, _, lines_of_pieces, _), kind = placed_pieces(trace), _kinds(trace)
-    places = places or lines_of_pieces
+    return times_at(trace, part, placed_pieces(trace).places)
+
+
+def times_at(trace: Trace, part: TimeRange, places: Places) -> pl.DataFrame:
+    """Return ``line_times`` of other places of the pieces, such as those of functions."""
+    pieces = placed_pieces(trace).pieces
     ns = part.cut(pieces.start_ns, pieces.dur_ns)[1]
     files, lines = known_places(trace)
     place = np.where(places.file >= 0, places.file, len(files))
-    count = len(files) + 1
-    split = [sum_by(place, np.where(kind == number, ns, 0), count) for number in (OWN, BACKWARD, WAITING)]
-    own = kind == OWN
-    by_phase = sum_by(place[own] * len(PHASES) + pieces.phase[own], ns[own], count * len(PHASES))
+    shape = (len(files) + 1, len(_KINDS), len(PHASES))
+    at = (place * len(_KINDS) + _kinds(trace)) * len(PHASES) + pieces.phase
+    ns_of_places = sum_by(at, ns, prod(shape)).reshape(shape)
+    split, by_phase = ns_of_places.sum(axis=2), ns_of_places[:, OWN]
     columns = [f"{name}_phase_ns" for name in PHASES]
     frame = pl.DataFrame(
         {
             "file": files.extend(pl.Series([None], dtype=pl.String)),
             "line": lines.extend(pl.Series([None], dtype=lines.dtype)),
-            **dict(zip(("own_cpu_ns", "backward_cpu_ns", "wait_ns"), split, strict=True)),
-            **dict(zip(columns, by_phase.reshape(count, len(PHASES)).T, strict=True)),
+            **dict(zip(_KINDS, split.T, strict=True)),
+            **dict(zip(columns, by_phase.T, strict=True)),
         }
     )
     sums = frame.group_by("file", "line", maintain_order=True).sum()

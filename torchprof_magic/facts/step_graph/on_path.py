@@ -41,11 +41,6 @@ class OnPath(NamedTuple):
     start_ns: IntArray
     dur_ns: IntArray
 
-    def in_part(self, part: TimeRange) -> OnPath:
-        """Return them cut at the edges of a part of the time."""
-        start_ns, dur_ns = part.cut(self.start_ns, self.dur_ns)
-        return self._replace(start_ns=start_ns, dur_ns=dur_ns)
-
 
 @once_per_trace
 def on_path(trace: Trace) -> OnPath:
@@ -59,9 +54,17 @@ def on_path(trace: Trace) -> OnPath:
 
 
 @once_for_the_whole
+def on_path_in(trace: Trace, part: TimeRange) -> OnPath:
+    """Return what was on the critical paths, cut at the edges of a part of the time."""
+    found = on_path(trace)
+    start_ns, dur_ns = part.cut(found.start_ns, found.dur_ns)
+    return found._replace(start_ns=start_ns, dur_ns=dur_ns)
+
+
+@once_for_the_whole
 def ns_of_ops(trace: Trace, part: TimeRange) -> IntArray:
     """Return how long each op itself, or device work that it launched, was on the path; and last what is of no op."""
-    ops, found = op_rows(trace).nest, on_path(trace).in_part(part)
+    ops, found = op_rows(trace).nest, on_path_in(trace, part)
     is_work = in_category(trace, *DEVICE_CATEGORIES)
     row = np.where(np.append(is_work, False)[found.row], np.append(origins(trace), -1)[found.row], found.row)
     at = ops_around(trace, ops, row)
@@ -72,5 +75,5 @@ def ns_of_ops(trace: Trace, part: TimeRange) -> IntArray:
 
 def ns_of_events(trace: Trace, part: TimeRange) -> IntArray:
     """Return how long each event itself was on the path."""
-    found = on_path(trace).in_part(part)
+    found = on_path_in(trace, part)
     return sum_by(found.row, found.dur_ns, trace.events.height)

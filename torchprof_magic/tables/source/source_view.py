@@ -12,7 +12,7 @@ from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.shared import device_rows, in_category, once_for_the_whole
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.fx_nodes import has_fx_nodes
-from torchprof_magic.facts.source.line_times import OWN_PHASES, called_lines, line_times, moved_backward
+from torchprof_magic.facts.source.line_times import OWN_PHASES, called_lines, line_times, moved_backward, times_at
 from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.source.shown_files import files_as_shown
 from torchprof_magic.facts.source.step_places import functions_of_pieces
@@ -219,7 +219,7 @@ def _functions(trace: Trace, lines: pl.DataFrame, part: TimeRange) -> pl.DataFra
         return pl.DataFrame()
     names = call_tree(trace)
     named = pl.DataFrame({"file": names.file, "line": names.line, "source": names.name.str.extract(FUNCTION)})
-    times = line_times(trace, part, functions_of_pieces(trace)).drop_nulls("file")
+    times = times_at(trace, part, functions_of_pieces(trace)).drop_nulls("file")
     times = times.join(named.unique(["file", "line"], keep="first"), on=["file", "line"], how="left")
     times = times.filter(~pl.col("file").is_in(lines["file"].unique().implode()))
     times = times.with_columns(pl.sum_horizontal(CPU_PARTS).alias("cpu_ns"), files_as_shown(trace, times["file"]))
