@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.model.intervals import latest_at
+
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
 
@@ -51,7 +53,7 @@ class TimeRange(NamedTuple):
         found: BoolArray = (time_ns >= self.start_ns) & (time_ns < self.end_ns)
         if self.left_out:
             starts, ends = np.array(self.left_out, np.int64).T
-            found &= time_ns >= np.append(_FIRST_NS, ends)[np.searchsorted(starts, time_ns, side="right")]
+            found &= time_ns >= np.append(_FIRST_NS, ends)[latest_at(starts, time_ns) + 1]
         return found
 
     def _clock(self, time_ns: IntArray) -> IntArray:
@@ -60,7 +62,7 @@ class TimeRange(NamedTuple):
         if not self.left_out:
             return time
         starts, ends = np.array(self.left_out, np.int64).T
-        begun = np.searchsorted(starts, time, side="right")
+        begun = latest_at(starts, time) + 1
         stood = np.append(0, np.cumsum(ends - starts))
         # After a range that is left out, the clock has stood for as long as that; in it, it is where it began.
         return np.maximum(time - stood[begun], np.append(_FIRST_NS, starts - stood[:-1])[begun])

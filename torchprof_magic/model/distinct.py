@@ -57,3 +57,9 @@ def last_rows(codes: npt.NDArray[np.integer]) -> IntArray:
     row_of = np.full(int(codes.max()) + 1, -1, np.int64)
     row_of[codes] = np.arange(len(codes))
     return row_of[row_of >= 0]
+
+
+def numbers_in(column: IntArray) -> list[int]:
+    """Return each number of a column once, in order: rows of a short frame, such as lanes, and -1."""
+    found: list[int] = (np.flatnonzero(np.bincount(column + 1)) - 1).tolist()
+    return found

@@ -20,6 +20,7 @@ MAX_CLIMB = 64  # callers that are looked at for one that holds a partial overla
 # Rows that are nested at once; a piece takes about 150 bytes a row for a moment.
 PIECE_ROWS = 1 << 20
 SHALLOW = 32  # levels that are climbed one by one; deeper nests are climbed by doubling steps
+MANY_TIMES = 4  # so many times as many sorted times as moments are quicker to look up the other way around
 RADIX_SIZE = 2**15  # numpy sorts integers below this by radix, in linear time
 
 
@@ -474,9 +475,17 @@ def all_moments(*times_ns: IntArray) -> IntArray:
     return time[np.concatenate(([True], time[1:] != time[:-1]))] if len(time) else time
 
 
+def latest_at(start_ns: IntArray, time_ns: IntArray) -> IntArray:
+    """Return which of some sorted moments is the latest at or before each time, or -1."""
+    if len(time_ns) > MANY_TIMES * len(start_ns) and (time_ns[1:] >= time_ns[:-1]).all():  # looked up the other way
+        first = np.searchsorted(time_ns, start_ns, side="left")
+        return np.repeat(np.arange(-1, len(start_ns)), np.diff(first, prepend=0, append=len(time_ns)))
+    return np.searchsorted(start_ns, time_ns, side="right") - 1
+
+
 def interval_at(start_ns: IntArray, end_ns: IntArray, time_ns: IntArray) -> IntArray:
     """Return which of the intervals, sorted and disjoint, holds each moment, or -1."""
-    at = np.searchsorted(start_ns, time_ns, side="right") - 1
+    at = latest_at(start_ns, time_ns)
     return np.where((at >= 0) & (time_ns < np.append(end_ns, 0)[at]), at, NO_PARENT)
 
 
@@ -486,7 +495,7 @@ def covered_ns(start_ns: IntArray, end_ns: IntArray, window_start: IntArray, win
     before = np.concatenate(([0], np.cumsum(end - start)))
 
     def measure(at: IntArray) -> IntArray:
-        index = np.searchsorted(start, at, side="right")
+        index = latest_at(start, at) + 1
         last_end = np.concatenate(([np.iinfo(np.int64).min], end))[index]
         return before[index] - np.maximum(last_end - at, 0) * (index > 0)
 

@@ -102,6 +102,15 @@ def test_a_moment_is_in_the_interval_that_holds_it_or_in_none() -> None:
     assert intervals.interval_at(start, end, time).tolist() == [-1, 0, 0, -1, 1, -1]
 
 
+@pytest.mark.parametrize("times", [1, 40])
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_the_latest_moment_is_found_however_many_times_are_asked_and_in_any_order(times: int, is_sorted: bool) -> None:
+    time, found = np.array([0, 5, 5, 6, 9, 20, 30] * times), np.array([-1, 0, 0, 0, 0, 2, 2] * times)
+    order = np.argsort(time, kind="stable") if is_sorted else np.arange(len(time))
+    assert intervals.latest_at(np.array([5, 20, 20]), time[order]).tolist() == found[order].tolist()
+    assert intervals.latest_at(np.array([], np.int64), time).tolist() == [-1] * len(time)
+
+
 def test_coverage_is_cut_at_the_window() -> None:
     start, end = np.array([0, 20]), np.array([10, 30])
     covered = covered_ns(start, end, np.array([5, 12, 25]), np.array([22, 18, 40]))

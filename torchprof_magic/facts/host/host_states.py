@@ -23,7 +23,7 @@ from torchprof_magic.facts.host.host_nest import (
 from torchprof_magic.facts.host.one_time import one_time_events
 from torchprof_magic.facts.host.transitions import own_work
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, all_moments, nest
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, all_moments, latest_at, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -238,15 +238,15 @@ class Pieces(NamedTuple):
 
 def cause_and_changes(timeline: Timeline, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, BoolArray]:
     """Return the cause at the start of each interval, and in which of them something changes."""
-    at = np.searchsorted(timeline.start_ns, start_ns, side="right") - 1
+    at = latest_at(timeline.start_ns, start_ns)
     changes = np.append(timeline.start_ns, np.iinfo(np.int64).max)[at + 1] < end_ns
     return np.append(timeline.cause, NO_PARENT)[at], changes
 
 
 def pieces_of(timeline: Timeline, start_ns: IntArray, end_ns: IntArray) -> Pieces:
     """Cut intervals at the moments at which the state changes. Empty intervals have no piece."""
-    first = np.searchsorted(timeline.start_ns, start_ns, side="right") - 1
-    last = np.searchsorted(timeline.start_ns, end_ns, side="left") - 1
+    first = latest_at(timeline.start_ns, start_ns)
+    last = latest_at(timeline.start_ns, end_ns - 1)
     count = np.where(end_ns > start_ns, last - first + 1, 0)
     of = np.repeat(np.arange(len(start_ns)), count)
     ahead = np.cumsum(count) - count

@@ -17,7 +17,8 @@ from torchprof_magic.facts.source.fx_nodes import backward_parts
 from torchprof_magic.facts.step_graph.on_path import OnPath, on_path, on_path_in
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
-from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, nest, own_time
+from torchprof_magic.model.distinct import numbers_in
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier, latest_at, nest, own_time
 from torchprof_magic.model.rows import are_known, filled
 
 if TYPE_CHECKING:
@@ -73,19 +74,16 @@ class Finder:
     def sites_at(self, lane: IntArray, time_ns: IntArray) -> IntArray:
         """Return the site of the innermost run at each moment, or -1."""
         found = np.full(len(lane), NO_PARENT, np.int64)
-        for number in np.unique(lane).tolist():
-            line = self._lines.get(number)
-            if line is None:
-                continue
-            here = np.flatnonzero(lane == number)
-            at = np.searchsorted(line.start_ns, time_ns[here], side="right") - 1
-            found[here] = np.where(at >= 0, np.append(line.cause, NO_PARENT)[at], NO_PARENT)
+        for number in numbers_in(lane):
+            if (line := self._lines.get(number)) is not None:
+                here = np.flatnonzero(lane == number)
+                found[here] = np.append(line.cause, NO_PARENT)[latest_at(line.start_ns, time_ns[here])]
         return found
 
     def cut(self, lane: IntArray, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the parts of intervals in which runs are, with the site of the innermost one: sites, starts, ends."""
         parts = [np.empty((3, 0), np.int64)]
-        for number in np.unique(lane).tolist():
+        for number in numbers_in(lane):
             if (line := self._lines.get(number)) is not None:
                 here = lane == number
                 start, end = start_ns[here], end_ns[here]

@@ -10,7 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
-from torchprof_magic.facts.shared import in_category, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.places import module_of_events
 from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.rules.cell_code import Constant, loop_constants
@@ -24,6 +24,7 @@ from torchprof_magic.findings.advice.times import (
     runs_of_lines,
     spans_of,
 )
+from torchprof_magic.model.rows import are_in, values_at
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import IntArray
@@ -141,10 +142,9 @@ def _in_forward(trace: Trace) -> list[Advice]:
     is_op = in_category(trace, "cpu_op")
     parent = trace.events["parent"].to_numpy().astype(np.int64)
     rows = rows[~np.append(is_op, False)[parent[rows]]]
-    name = trace.events["name"].cast(pl.String)
-    before = _previous(trace, rows)
-    is_arange = (name.gather(rows) == "aten::arange").to_numpy()
-    is_filled = np.append(name.str.contains(_FILLED).to_numpy(), False)[before]
+    name, before = trace.events["name"], _previous(trace, rows)
+    is_arange = are_in(values_at(name, rows), ("aten::arange",))
+    is_filled = np.append(is_named(trace, _FILLED), False)[before]
     rows, before, is_arange = (each_one[is_arange | is_filled] for each_one in (rows, before, is_arange))
     found = []
     for file, line, mine in by_place(trace, rows):

@@ -11,7 +11,7 @@ from torchprof_magic.facts.device.idle_pieces import gaps_of
 from torchprof_magic.facts.host.blocking import blocking_calls, calls_that_block
 from torchprof_magic.facts.host.host_nest import host_nest, indexes_of
 from torchprof_magic.facts.host.host_states import called_ops
-from torchprof_magic.facts.shared import launch_links, launch_sources
+from torchprof_magic.facts.shared import is_named, launch_links, launch_sources
 from torchprof_magic.findings.advice.kinds import NOWHERE, Advice, Edit, Effect, Spans
 from torchprof_magic.findings.advice.times import by_place, critical, each, ns_in_steps, spans_of, step_ns, within_steps
 from torchprof_magic.findings.verdict.accounts import device_account
@@ -56,9 +56,7 @@ _COPYING = ("aten::to", "aten::_to_copy", "aten::copy_", "aten::cpu")
 
 def pageable_copy(trace: Trace) -> list[Advice]:
     """Advise pinned memory for copies to the device that hold the host, because their source is pageable."""
-    name = trace.events["name"].cast(pl.String)
-    is_copy = (trace.events["category"] == "memcpy") & name.str.contains(r"HtoD.*Pageable")
-    copies = np.flatnonzero(is_copy.to_numpy())
+    copies = np.flatnonzero(is_named(trace, r"HtoD.*Pageable", "memcpy"))
     calls = launch_sources(trace)[copies].astype(np.int64)
     copies, calls = copies[calls >= 0], calls[calls >= 0]
     ops = _called(trace, calls)
