@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from torchprof_magic.model.distinct import numbers_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -402,25 +404,25 @@ def innermost_at(
     """
     if len(start_ns) == 0 or len(at_ns) == 0:
         return np.full(len(at_ns), NO_PARENT, np.int64)
-    all_lane = np.concatenate((lane, at_lane))
-    all_start = np.concatenate((start_ns, at_ns))
-    all_dur = np.concatenate((dur_ns, np.zeros(len(at_ns), np.int64)))
-    is_point = np.concatenate((np.zeros(len(lane), np.int64), np.ones(len(at_ns), np.int64)))
-    order = np.lexsort((is_point, -all_dur, all_start, all_lane))
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    last_started = np.cumsum(is_point[order] == 0)[position[len(lane) :]] - 1
     if parent is None:
         parent, _, _ = nest(lane, start_ns, dur_ns)
-    return _climb(last_started, parent, lane, start_ns + dur_ns, at_lane, at_ns if until_ns is None else until_ns)
+    last_started = _last_started(lane, start_ns, at_lane, at_ns)
+    return _climb(last_started, parent, start_ns + dur_ns, at_ns if until_ns is None else until_ns)
 
 
-def _climb(
-    row: IntArray, parent: IntArray, lane: IntArray, end_ns: IntArray, at_lane: IntArray, at_ns: IntArray
-) -> IntArray:
+def _last_started(lane: IntArray, start_ns: IntArray, at_lane: IntArray, at_ns: IntArray) -> IntArray:
+    """Return for each point the last event of its lane that has started, or -1."""
+    found = np.full(len(at_ns), NO_PARENT, np.int64)
+    for number in numbers_in(at_lane):
+        first, last = np.searchsorted(lane, [number, number + 1])  # lanes stand one after the other
+        here = np.flatnonzero(at_lane == number)
+        at = latest_at(start_ns[first:last], at_ns[here])
+        found[here] = np.where(at >= 0, first + at, NO_PARENT)
+    return found
+
+
+def _climb(row: IntArray, parent: IntArray, end_ns: IntArray, at_ns: IntArray) -> IntArray:
     """Walk up from the last event that started before each point until one still covers it."""
-    row = row.copy()
-    row[(row >= 0) & (lane[row] != at_lane)] = NO_PARENT
     for _ in range(SHALLOW):
         past = np.flatnonzero((row >= 0) & (end_ns[row] < at_ns))
         if len(past) == 0:
