@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from amount import sampled
 from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 
@@ -108,13 +109,19 @@ def test_nothing_of_it_is_left_when_the_run_ends(report: tp.Report) -> None:
     assert {problem.code for problem in report.problems} <= {"run.distorted"}, report.problems  # of a busy machine
 
 
-def test_only_so_many_recordings_of_a_long_run_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("torchprof_magic.capture.watched_run.MOST_SHARE", 0.9)
-    made = watched(600, None, watch=0.02, trace_dir=tmp_path)
+@pytest.mark.parametrize("kept", sampled([1, None]))
+def test_only_so_many_recordings_of_a_long_run_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kept: int | None
+) -> None:
+    watching = "torchprof_magic.capture.watched_run"
+    monkeypatch.setattr(f"{watching}.MOST_SHARE", 0.9)
+    for limit in ("KEPT_TIMES", "KEPT_DETAILS", "KEPT_SLOW") if kept else ():
+        monkeypatch.setattr(f"{watching}.{limit}", kept)
+    made = watched(600 if kept is None else 120, None, watch=0.02, trace_dir=tmp_path)
     cycles = made.steps["cycle"].unique().sort().to_list()
     assert cycles[0] == 0
     assert max(cycles) > len(cycles)
-    assert len(cycles) <= 12
+    assert len(cycles) <= (12 if kept is None else 1 + 3 * kept)
     assert len(list(tmp_path.rglob("*.json"))) == len(cycles)
     assert made.strip["recorded"].sum() > made.steps.height
 

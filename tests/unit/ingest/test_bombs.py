@@ -63,7 +63,7 @@ PIECES = sampled(
 )
 
 
-@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize("beginning", sampled([*BEGINNINGS]))
 def test_two_megabytes_of_one_piece_take_little_memory(tmp_path: Path, beginning: str) -> None:
     files = [tmp_path / f"bomb{number}.json" for number in range(len(PIECES))]
     for file, piece in zip(files, PIECES, strict=True):

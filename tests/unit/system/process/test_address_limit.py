@@ -134,6 +134,7 @@ def test_a_recording_is_kept_where_the_threads_of_polars_do_not_fit(tmp_path: Pa
     assert '"aten::sum"' in path.read_text()
 
 
+@thorough  # a recording that is kept where little fits is in the sample
 def test_a_report_without_the_trace_is_made_where_only_that_fits(tmp_path: Path) -> None:
     said = ended(RECORDING, 550, TMPDIR=str(tmp_path)).stdout
     assert said == "whole\nmade [] ['run.too_large']\n"
