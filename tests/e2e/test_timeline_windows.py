@@ -140,7 +140,7 @@ def test_both_open_at_the_same_step_and_say_why_the_device_waits(lab: Lab) -> No
             # In a window, what is shorter than a pixel is merged with what is beside it.
             texts.append((each.window, re.sub(r"wait \S+ \S+,", "wait,", each.waits_text())))
         assert texts[0] == texts[1]
-        assert re.search(r"launching ops one by one\. Longest wait, in \S", texts[0][1])
+        assert re.search(r"op dispatch\. Longest wait, in \S", texts[0][1])
 
 
 def test_a_zoom_and_a_pan_end_at_the_same_numbers(lab: Lab) -> None:

@@ -24,7 +24,7 @@ TITLES = {
     "communication": "Communication",
     "copies": "Copies",
     "waiting": "Waits",
-    "dispatch": "Dispatch",
+    "dispatch": "Op dispatch",
     "python": "Python",
     "data": "Data",
     "compile": "Compile",

@@ -96,7 +96,7 @@ def test_why_the_device_waits_is_hatched_and_adds_up_to_its_idle_time_a_step() -
         ("Python between ops", 45_000, ""),
         ("loading data", 15_000, loader),
         ("a call that holds the host", 10_000, "cudaStreamSynchronize"),
-        ("launching ops one by one", 8_000, "aten::item"),
+        ("op dispatch", 8_000, "aten::item"),
         ("launched work not yet started", 2_000, "aten::mm"),
     ]
     assert (waits.kind, waits.aside) == ("bars", "per step, of 80 µs")

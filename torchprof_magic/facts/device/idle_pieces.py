@@ -248,15 +248,15 @@ CAUSES = {
 }
 
 
-# What each is called in short, as after "for": "4 ms for launching ops one by one in aten::batch_norm".
+# What each is called in short, as after "for": "4 ms for op dispatch in aten::batch_norm".
 CAUSE_TITLES = {
     "data": "loading data",
     "waiting": "a call that holds the host",
     "compile": "compiling or graph capture",
-    "initialisation": "work that is done once",
+    "initialisation": "initialisation",
     "communication": "communication by the host",
     "allocation": "memory from the driver",
-    "op dispatch": "launching ops one by one",
+    "op dispatch": "op dispatch",
     "python": "Python between ops",
     "queued": "launched work not yet started",
     "profiler": "the profiler itself",

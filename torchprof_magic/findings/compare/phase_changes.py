@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 # In which the thread of the steps does not compute, so that a busy machine makes them hardly longer.
 WAITING = ("data", "waiting", "communication", "idle")
-_TITLES = {"data": "loading data", "waiting": "blocking calls", "communication": "communication", "idle": "idle time"}
+_TITLES = {
+    "data": "loading data",
+    "waiting": "blocking calls",
+    "communication": "communication",
+    "idle": "sleeping or waiting",
+}
 # Of the typical step.
 LEAST_SHARE = 0.02
 

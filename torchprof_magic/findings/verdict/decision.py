@@ -491,7 +491,7 @@ def _mostly_once(trace: Trace, once: OneTime) -> Verdict:
         kind=kind,
         title=TITLES[kind],
         text=(
-            Span(text="Work that is done once takes "),
+            Span(text="Initialisation takes "),
             Span(text=f"{format_ns(once.ns)} of {format_ns(whole_ns)}", style="strong"),
             Span(text=f" ({format_ratio(once.ratio)}): {once.what}, mostly in "),
             Span(text=cut_name(once.name), style="code", name=once.name),

@@ -50,7 +50,7 @@ TITLES = {
     "communication": "Communication-bound",
     "data": "Data-bound",
     "waiting": "Waiting",
-    "dispatch": "Bound by launching ops",
+    "dispatch": "Bound by op dispatch",
     "python": "Python-bound",
     "compile": "Compiling",
     "initialisation": "Initialisation",
@@ -73,10 +73,8 @@ _NAMES = {
     "compute": "computation",
     "data": "loading data",
     "waiting": "waiting in calls",
-    "initialisation": "work that is done once",
     "allocation": "getting memory from the driver",
     "python": "Python",
-    "op dispatch": "launching ops (op dispatch)",
     "optimizer": "the optimizer",
     "profiler": "the profiler",
     "compile": "compilation or graph capture",
@@ -315,7 +313,7 @@ def _inside(cause: Cause) -> tuple[Span, ...]:
 def _compile(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
     what = "for compilation or graph capture"
     if cause.kind == "initialisation":
-        what = f"for work that is done once: {one_time_work(trace).what}"
+        what = f"for initialisation: {one_time_work(trace).what}"
     around = (_plain(" It is inside "), named(cause.around), _plain(".")) if cause.around else ()
     return (*_idle_for(account, cause, what), *_in(account, cause), _plain("."), *around, *_captured(trace))
 
@@ -632,6 +630,6 @@ HOST_WORDS: dict[str, Words] = {
     "data": _fetching,
     "waiting": _waiting_host,
     "compile": _host("Compilation takes"),
-    "initialisation": _host("Work that is done once (imports, the first call of an op, starting workers) takes"),
+    "initialisation": _host("Initialisation (imports, the first call of an op, starting workers) takes"),
     "python": _python_host,
 }

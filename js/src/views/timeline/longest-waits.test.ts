@@ -26,7 +26,7 @@ const MODEL = createTimelineModel(
     { lane: 0, start: 0, dur: 200_000, name: "Step 4", kind: "step", count: 4 },
     wait(10_000, 10_000, GAP, "Python"),
     wait(30_000, 20_000, GAP, "Python"),
-    wait(50_000, 30_000, CAUSE, "launching ops one by one\ttrain.py:7", "aten::mul"),
+    wait(50_000, 30_000, CAUSE, "op dispatch\ttrain.py:7", "aten::mul"),
     wait(150_000, 30_000, GAP, "a call that holds the host", "cudaMemcpy"),
   ]),
 );
@@ -105,7 +105,7 @@ describe("the longest waits of a window", () => {
     const [mixed, blocked, python] = longest(0, 200_000).map((each) => waitWords(MODEL, each));
     expect(mixed).toEqual({
       long: "50 µs",
-      what: "mostly launching ops one by one",
+      what: "mostly op dispatch",
       name: "aten::mul",
       where: "train.py:7 · 50 µs into step 4",
     });

@@ -30,7 +30,7 @@ def test_the_start_of_the_driver_is_the_limit_of_a_cold_recording_and_says_so() 
     verdict = find_verdict(make_trace(*COLD))
     assert (verdict.kind, verdict.name) == ("initialisation", "cudaDeviceGetStreamPriorityRange")
     assert verdict.share == pytest.approx(0.8)
-    why = "80 ms of 100 ms from the first op to the last work (80 %) for work that is done once: starting the driver"
+    why = "80 ms of 100 ms from the first op to the last work (80 %) for initialisation: starting the driver"
     assert why in str(verdict)
     # How much it is, and what, is said already.
     assert verdict.doubts == ("This is done once: record again, now that it is done.",)

@@ -31,7 +31,7 @@ STEP = annotation("ProfilerStep#0", 0, 100)
         ([STEP, span("aten::mm", 0, 90), span("aten::add", 90, 10)], "Bound by CPU ops", "aten::mm takes most, 90 µs"),
         (
             [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 20, correlation=1)],
-            "Bound by launching ops",
+            "Bound by op dispatch",
             "66 µs of 100 µs",
         ),
         (
@@ -103,7 +103,7 @@ def device_work(busy_us: float) -> list[Event]:
 @pytest.mark.parametrize(
     ("busy_us", "title", "evidence"),
     [
-        (20, "Bound by launching ops", "The device is busy 20 %"),
+        (20, "Bound by op dispatch", "The device is busy 20 %"),
         (
             95,
             "Device-bound",
@@ -330,7 +330,7 @@ def test_kernels_in_a_verdict_are_called_as_in_the_views_and_in_its_text_by_thei
 def test_a_kernel_that_is_a_second_cause_is_short_too_and_the_name_of_an_op_is_not() -> None:
     events = [span("my::attention<float>", 0, 100), launch(95, 1, correlation=1), kernel(GEMM, 100, 20, correlation=1)]
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 120), *events))
-    assert verdict.title == "Bound by launching ops"
+    assert verdict.title == "Bound by op dispatch"
     assert "launches ops one by one, 1 kernel per step, mostly in attention. The" in short(verdict)
     assert "computation takes 16.7 %, mostly in gemm bf16 128x64 · cutlass nn." in short(verdict)
 
@@ -357,7 +357,7 @@ def test_short_ops_on_the_host_keep_their_names() -> None:
 def test_without_steps_no_number_is_called_one_of_a_step() -> None:
     events = [span("aten::mm", 0, 900), launch(890, 5, correlation=1), kernel("gemm", 900, 100, correlation=1)]
     verdict = find_verdict(make_trace(*events))
-    assert verdict.title == "Bound by launching ops"
+    assert verdict.title == "Bound by op dispatch"
     assert "launches ops one by one, 1 kernel, mostly in aten::mm." in str(verdict)
     assert "per step" not in str(verdict)
 

@@ -64,7 +64,7 @@ def test_a_gap_of_several_pieces_is_one_gap() -> None:
     assert (pieces["count"] == GAP_BEGINS).sum() == 3
     sums = {each.cause: (each.count, each.gaps) for each in whole(slices).sums(0, 100_000) if each.cause}
     # Ops are launched in all of them, and Python runs in two.
-    assert sums == {"launching ops one by one": (3, 3), "Python between ops": (2, 3)}
+    assert sums == {"op dispatch": (3, 3), "Python between ops": (2, 3)}
 
 
 def test_the_end_of_a_gap_is_part_of_a_gap() -> None:
@@ -81,7 +81,7 @@ def test_merged_waits_keep_the_gaps_that_begin_in_them(pixels: int) -> None:
     assert shown["gaps"].sum() == 3
     cause = pl.col("note").cast(pl.String).str.split("\t").list.first()
     by_cause = shown.group_by(cause).agg(pl.col("cause_gaps").sum())
-    assert dict(by_cause.iter_rows()) == {"launching ops one by one": 3, "Python between ops": 2}
+    assert dict(by_cause.iter_rows()) == {"op dispatch": 3, "Python between ops": 2}
 
 
 @pytest.mark.parametrize("file", sampled(REAL))
