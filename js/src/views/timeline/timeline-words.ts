@@ -205,7 +205,7 @@ const MOSTLY = 0.5;
 const NEARLY_ALL = 0.9;
 
 /**
- * Why a device waits in a gap: "347 ms" for "work that is done once", or as a whole "mostly" for that, in
+ * Why a device waits in a gap: "347 ms" for "initialisation", or as a whole "mostly" for that, in
  * "cudaLaunchKernel" where most of that is one wait; and when that is, with the line of the host. The numbers of its
  * parts are in its details.
  */
