@@ -19,6 +19,7 @@ from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_in, flops_of_calls, modelled_ratio
 from torchprof_magic.facts.ops.roofline import device_name, known_ratio, peak_of_device
 from torchprof_magic.facts.server_steps import are_of_server, server_steps
+from torchprof_magic.facts.shared import is_named
 from torchprof_magic.facts.source.fused_titles import fused_titles
 from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
@@ -31,6 +32,7 @@ from torchprof_magic.findings.watched import watched_run
 from torchprof_magic.findings.what_if.ladder import ladder
 from torchprof_magic.model.meta import TRACE_ID
 from torchprof_magic.model.peaks import CPU
+from torchprof_magic.model.rows import are_known
 from torchprof_magic.model.shapes import Fact, Facts, Section
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, Trace
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
@@ -376,8 +378,8 @@ def _lacks_flops(trace: Trace, rows: pl.DataFrame) -> bool:
         float(rows[f"{part}_ns"].sum()) for part in ("compute_roof", "compute_above", "memory_roof", "memory_above")
     )
     other = float(rows["other_work_ns"].sum())
-    is_convolution = pl.col("name").cast(pl.String).is_in(["aten::convolution", "aten::convolution_backward"])
-    lacks = trace.events.filter(is_convolution & flops_of_calls(trace).is_null()).height > 0
+    is_convolution = is_named(trace, r"^aten::convolution(_backward)?$")
+    lacks = bool((is_convolution & ~are_known(flops_of_calls(trace))).any())
     return lacks or other > _MUCH_UNKNOWN * (worked + other)
 
 

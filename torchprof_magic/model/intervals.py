@@ -459,7 +459,7 @@ def union_ns(start_ns: IntArray, end_ns: IntArray) -> int:
     return int((end - start).sum())
 
 
-def union_by(group: IntArray, start_ns: IntArray, dur_ns: IntArray) -> dict[int, int]:
+def union_by(group: npt.NDArray[np.integer], start_ns: IntArray, dur_ns: IntArray) -> dict[int, int]:
     """Return how many ns are covered by at least one interval of each group."""
     if len(group) == 0:
         return {}

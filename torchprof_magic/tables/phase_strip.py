@@ -45,11 +45,9 @@ def phase_strip(trace: Trace, parts: int) -> PhaseStrip:
 
 def _times(pieces: StepPieces, laid_ns: IntArray, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the time of each phase between two neighboring edges, by phase, step and part."""
+    until = np.concatenate(([edges[0, 0]], pieces.end_ns + laid_ns))
     time = np.zeros((len(PHASES), edges.shape[0], edges.shape[1] - 1))
     for number in np.unique(pieces.phase).tolist():
-        here = np.flatnonzero(pieces.phase == number)
-        begins, takes = pieces.start_ns[here] + laid_ns[here], pieces.dur_ns[here]
-        so_far = np.cumsum(takes)
-        moments = np.column_stack((begins, begins + takes)).ravel()
-        time[number] = np.diff(np.interp(edges, moments, np.column_stack((so_far - takes, so_far)).ravel()), axis=1)
+        so_far = np.cumsum(np.where(pieces.phase == number, pieces.dur_ns, 0))
+        time[number] = np.diff(np.interp(edges, until, np.concatenate(([0], so_far))), axis=1)
     return time

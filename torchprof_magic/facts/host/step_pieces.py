@@ -113,7 +113,7 @@ def _pieces_in(trace: Trace, start: IntArray, end: IntArray, lane: IntArray, fet
         parts.append(_with_others(own._replace(of=chosen[own.of]), anyone))
     if not parts:
         return StepPieces(*(np.empty(0, np.int64) for _ in StepPieces._fields))
-    pieces = Pieces(*map(np.concatenate, zip(*parts, strict=True)))
+    pieces = parts[0] if len(parts) == 1 else Pieces(*map(np.concatenate, zip(*parts, strict=True)))
     pieces, of, site = _cut_by(line_timelines(trace), pieces, lane)
     pieces, site = _cut_at_fetches(fetched, pieces, site)
     pieces, of, wait = _cut_by(wait_timelines(trace), pieces, lane)

@@ -14,10 +14,12 @@ from torchprof_magic.facts.device.launch_configs import launch_configs, uses_mat
 from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
 from torchprof_magic.facts.ops.roofline import roofline
-from torchprof_magic.facts.shared import device_rows, once_for_the_whole
+from torchprof_magic.facts.shared import device_rows, is_named, once_for_the_whole
 from torchprof_magic.facts.step_graph.on_path import ns_of_events
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
-from torchprof_magic.model.intervals import IntArray, union_by
+from torchprof_magic.model.distinct import codes_of, numbered
+from torchprof_magic.model.intervals import NO_PARENT, IntArray, union_by
+from torchprof_magic.model.rows import filled, row_numbers, values_at
 from torchprof_magic.model.shapes import Column, Table
 from torchprof_magic.model.trace import STEP_PATTERN, DType
 from torchprof_magic.tables.critical_path import ON_PATH, known_on_path
@@ -207,22 +209,26 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
 
 def _work_in(trace: Trace, rows: IntArray, part: TimeRange) -> pl.DataFrame:
     """Return one row per piece of work, cut at the edges of the part; ``number`` is that of its kernel."""
-    events = trace.events[rows]
-    start_ns, dur_ns = part.cut(events["start_ns"].to_numpy(), events["dur_ns"].to_numpy())
-    work = events.select(
-        "name",
-        pl.col("category").alias("kind"),
-        pl.Series("start_ns", start_ns),
-        pl.Series("dur_ns", dur_ns),
-        pl.col("bytes") if part == WHOLE else _bytes_inside(events, dur_ns),
-        "device",
-        "launch_config",
-        pl.Series("on_path_ns", ns_of_events(trace, part)[rows]),
+    name, kind, start, dur, size, device, launch_config = (
+        values_at(trace.events[column], rows)
+        for column in ("name", "category", "start_ns", "dur_ns", "bytes", "device", "launch_config")
     )
-    work = work.with_columns(
-        pl.Series("phase", phase_of_events(trace)[rows].astype(np.int64)), launching_ops(trace, rows).alias("op")
+    start_ns, dur_ns = part.cut(start.to_numpy(), dur.to_numpy())
+    return pl.DataFrame(
+        {
+            "name": name,
+            "kind": kind,
+            "number": numbered(row_numbers(codes_of(name), codes_of(kind)))[1].astype(np.int64),
+            "start_ns": start_ns,
+            "dur_ns": dur_ns,
+            "bytes": size if part == WHOLE else _bytes_inside(size, dur, dur_ns),
+            "device": device,
+            "launch_config": launch_config,
+            "on_path_ns": ns_of_events(trace, part)[rows],
+            "phase": phase_of_events(trace)[rows].astype(np.int64),
+            "op": launching_ops(trace, rows),
+        }
     )
-    return work.with_columns(pl.struct("name", "kind").rank("dense").cast(pl.Int64).alias("number") - 1)
 
 
 def _summed(work: pl.DataFrame) -> pl.DataFrame:
@@ -269,10 +275,9 @@ def _with_work(trace: Trace, frame: pl.DataFrame, rows: IntArray, number: IntArr
     return rates.without_hidden(rates.with_rates(frame.join(known, on="number", how="left")))
 
 
-def _bytes_inside(events: pl.DataFrame, inside_ns: IntArray) -> pl.Series:
+def _bytes_inside(size: pl.Series, dur_ns: pl.Series, inside_ns: IntArray) -> pl.Series:
     """Return so many bytes of each copy as of its time lie in a part."""
-    share = pl.Series(inside_ns) / events["dur_ns"].clip(1)
-    return (events["bytes"] * share).round().cast(pl.Int64).alias("bytes")
+    return (size * (pl.Series(inside_ns) / dur_ns.clip(1))).round().cast(pl.Int64)
 
 
 def _launches(work: pl.DataFrame) -> pl.DataFrame:
@@ -298,23 +303,20 @@ def _tensor_cores(frame: pl.DataFrame) -> pl.Series:
 
 
 def launching_ops(trace: Trace, rows: IntArray) -> pl.Series:
-    """Return the name of the op that launched each piece of device work, empty where that is not known.
+    """Return the name of the op that launched each piece of device work, empty where that is not known; categorical.
 
     The ranges around steps are no ops.
     """
     ops = op_rows(trace)
     op = ops_around(trace, ops.nest, origins(trace)[rows])
-    launched_by = pl.Series(np.append(ops.row, -1)[op])
-    names = trace.events["name"].gather(launched_by.set(launched_by < 0, None)).cast(pl.String).fill_null("")
-    return names.set(names.str.contains(STEP_PATTERN), "")
+    launched_by = np.append(ops.row, NO_PARENT)[op]
+    is_step = np.append(is_named(trace, STEP_PATTERN), False)[launched_by]
+    return values_at(trace.events["name"], np.where(is_step, NO_PARENT, launched_by)).fill_null("")
 
 
 def _unions(work: pl.DataFrame) -> pl.DataFrame:
     """Return for each kernel the time in which it ran on any stream of a device, devices added up."""
-    group = work.select(pl.struct("name", "kind", "device").rank("dense").cast(pl.Int64).alias("group"))["group"]
-    frame = work.select("name", "kind").with_columns(group)
-    union = union_by(group.to_numpy(), work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
-    frame = frame.unique("group", keep="any").with_columns(
-        pl.col("group").replace_strict(union, return_dtype=pl.Int64).alias("union_ns")
-    )
+    rows, group = numbered(row_numbers(work["number"].to_numpy(), filled(work["device"], NO_PARENT)))
+    union = union_by(group, work["start_ns"].to_numpy(), work["dur_ns"].to_numpy())
+    frame = work.select("name", "kind")[rows].with_columns(pl.Series("union_ns", [*union.values()], pl.Int64))
     return frame.group_by("name", "kind").agg(pl.col("union_ns").sum())

@@ -597,8 +597,8 @@ def _occupancy(ratio: float) -> str:
 
 def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
     """Return how kernels were launched, as texts."""
-    distinct = texts.unique().drop_nulls()
-    configs = launch_configs(distinct)
+    rows, of_rows = numbered(filled(texts.to_physical(), NO_PARENT) + 1)
+    configs = launch_configs(texts[rows])
     parts = (
         pl.format("{} registers", "registers"),
         pl.format(
@@ -610,10 +610,9 @@ def _launch_details(texts: pl.Series) -> dict[Column, pl.Series]:
     resources = configs.select(pl.concat_list(parts).list.drop_nulls().list.join(" · ").alias("text"))["text"]
     texts_of = {GRID: configs["grid"], BLOCK: configs["block"], RESOURCES: resources.set(resources == "", None)}
     known = {column: text for column, text in texts_of.items() if text.null_count() < len(text)}
-    columns = {column.name: text.cast(pl.Categorical()) for column, text in known.items()}
-    table = pl.DataFrame({"text": distinct, **columns})
-    found = pl.DataFrame({"text": texts}).join(table, on="text", how="left", maintain_order="left")
-    return {column: found[column.name] for column in known}
+    return {
+        column: values_at(text.cast(pl.Categorical()), of_rows).alias(column.name) for column, text in known.items()
+    }
 
 
 def _bandwidths(events: pl.DataFrame) -> pl.Series:

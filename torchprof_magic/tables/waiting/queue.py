@@ -237,7 +237,7 @@ def launches_table(trace: Trace, part: TimeRange) -> Table:
     """
     kernels = _kernels(trace, part)
     delay = pl.col("delay").filter(pl.col("call") >= 0)
-    frame = kernels.group_by(pl.col("name").cast(pl.String)).agg(
+    frame = kernels.group_by("name").agg(
         pl.len().alias("count"),
         delay.mean().alias("mean_delay_ns"),
         delay.median().alias("median_delay_ns"),
@@ -245,5 +245,6 @@ def launches_table(trace: Trace, part: TimeRange) -> Table:
         (pl.col("dur_ns") < SHORT_NS).mean().alias("short_ratio"),
         delay.sum().alias("sum"),
     )
-    frame = frame.sort("sum", "name", descending=[True, False]).select(LAUNCH_SCHEMA.keys())
+    frame = frame.with_columns(pl.col("name").cast(pl.String)).sort("sum", "name", descending=[True, False])
+    frame = frame.select(LAUNCH_SCHEMA.keys())
     return Table(frame=frame.cast(LAUNCH_SCHEMA), columns=LAUNCH_COLUMNS)  # type: ignore[arg-type]
