@@ -173,7 +173,7 @@ def draw_roofline(shape: Shape) -> Figure:
     figure, axes = new_canvas(ROOFLINE_IN)
     if shape.points is not None:
         plane = plane_of(shape)
-        for line in plane.lines:
+        for number, line in enumerate(plane.lines):
             axes.plot(line.x, line.y, color=MIDDLE_GREY, linewidth=1.2, zorder=1)
             axes.annotate(
                 line.title,
@@ -187,7 +187,10 @@ def draw_roofline(shape: Shape) -> Figure:
             if line.ridge:
                 axes.vlines(line.ridge, 10 ** plane.y[0], line.y[0], MIDDLE_GREY, linestyles="dotted", linewidth=1)
                 foot = (line.ridge, 10 ** plane.y[0])
-                axes.annotate(line.ridge_title, foot, (3, 4), textcoords="offset points", fontsize=7, color=GREY)
+                at = (-3, 4 + 9 * (len(plane.lines) - 1 - number))
+                axes.annotate(
+                    line.ridge_title, foot, at, textcoords="offset points", ha="right", fontsize=7, color=GREY
+                )
         columns = [[getattr(point, name) for point in plane.points] for name in ("x", "y", "size", "colour")]
         sizes = [max(size * LARGEST_POINT, LEAST_POINT) for size in columns[2]]
         axes.scatter(columns[0], columns[1], s=sizes, c=columns[3], alpha=0.75, linewidths=0, zorder=2)

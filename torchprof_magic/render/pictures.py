@@ -231,7 +231,7 @@ def roofline_picture(shape: Shape) -> bytes:
     for power in range(int(np.ceil(plane.y[0])), int(plane.y[1]) + 1):
         canvas.text(left - GAP_PX, place(1, 10.0**power)[1], f"{format_flop(10.0**power)}/s", place="rm")
     canvas.text(right, bottom + 1.5 * LINE_PX, "FLOP/byte", place="rm")
-    for line in plane.lines:
+    for number, line in enumerate(plane.lines):
         ends = [place(x, y) for x, y in zip(line.x, line.y, strict=True)]
         canvas.line(*ends[0], *ends[1])
         x, y = place(*line.label)
@@ -239,7 +239,8 @@ def roofline_picture(shape: Shape) -> bytes:
         if line.ridge:
             at = place(line.ridge, line.y[0])
             canvas.line(*at, at[0], bottom)
-            canvas.text(at[0] + GAP_PX, bottom - LINE_PX / 2, line.ridge_title, place="lm")
+            up = (len(plane.lines) - number - 0.5) * LINE_PX
+            canvas.text(at[0] - GAP_PX, bottom - up, line.ridge_title, place="rm")
     for point in plane.points:
         canvas.dot(*place(point.x, point.y), max(POINT_PX * np.sqrt(point.size), 2), point.colour)
     return canvas.to_png()

@@ -24,8 +24,9 @@ const LEAST_TICK_PX = 46;
 const LEAST_RADIUS = 3;
 const MOST_RADIUS = 16;
 const REACH = 6;
-// What the name of a ridge needs beside it.
+// What the name of a ridge needs beside it, and below that of the next.
 const FOOT = 60;
+const FOOT_LINE = 14;
 // Where rows without operations stand, in powers of ten from the left edge.
 const AT_THE_EDGE = 0.2;
 // More points say nothing; the table has all of them.
@@ -202,10 +203,10 @@ function Axes({ plane: { height, x, y } }: { readonly plane: Plane }) {
 function Roofs({ plane, points }: { readonly plane: Plane; readonly points: PointsHeader }) {
   return (
     <g class="tp-roofs">
-      {linesOf(plane, points).map(({ title, isMemory, from, to, foot }) => {
+      {linesOf(plane, points).map(({ title, isMemory, from, to, foot }, number) => {
         const at = isMemory ? { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 } : to;
         const angle = (Math.atan2(to.y - from.y, to.x - from.x) * 180) / Math.PI;
-        const isLast = from.x > plane.x.px - FOOT;
+        const isFirst = from.x < FOOT;
         return (
           <g key={title}>
             <path d={`M${from.x},${from.y}L${to.x},${to.y}`} />
@@ -221,9 +222,9 @@ function Roofs({ plane, points }: { readonly plane: Plane; readonly points: Poin
                 <path class="tp-roof-ridge" d={`M${from.x},${from.y}V${plane.y.px}`} />
                 <text
                   class="tp-roof-foot"
-                  x={from.x + (isLast ? -4 : 4)}
-                  y={plane.y.px - 5}
-                  text-anchor={isLast ? "end" : "start"}
+                  x={from.x + (isFirst ? 4 : -4)}
+                  y={plane.y.px - 5 - FOOT_LINE * (points.roofs.length - 1 - number)}
+                  text-anchor={isFirst ? "start" : "end"}
                 >
                   {foot}
                 </text>
