@@ -22,6 +22,8 @@ export function numberedCards(cards: readonly Card[]): readonly NumberedCard[] {
 interface CardsProps {
   readonly report: ReportContext;
   readonly cards: readonly NumberedCard[];
+  /** Those whose titles stand beside the verdict already. */
+  readonly first: readonly NumberedCard[];
   /** Without any, savings are those of the whole recording. */
   readonly hasSteps: boolean;
 }
@@ -38,7 +40,7 @@ export function NoCards({ isDoubted }: { readonly isDoubted: boolean }) {
 }
 
 /** The pieces of advice that stand nowhere else. */
-export function Cards({ report, cards, hasSteps }: CardsProps) {
+export function Cards({ report, cards, first, hasSteps }: CardsProps) {
   if (cards.length === 0) return null;
   return (
     <section class="tp-facts tp-cards">
@@ -47,20 +49,18 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
         <span class="tp-aside">saving {hasSteps ? "per step" : "in all"}</span>
       </h3>
       <ol>
-        {cards.map(({ card, number }) => (
-          <li key={`${number}-${card.rule}`} class="tp-card">
-            <span class="tp-card-number">{number}</span>
+        {cards.map((each) => (
+          <li key={`${each.number}-${each.card.rule}`} class="tp-card">
+            <span class="tp-card-number">{each.number}</span>
             <div>
-              <Marked text={card.title} />
-              {fixOf(card) !== "" && ": "}
-              <Marked text={fixOf(card)} />
-              {card.place !== "" && <Place report={report} card={card} />}
-              <LineDiff changes={card.changes} />
+              <Marked text={wordsOf(each, first)} />
+              {each.card.place !== "" && <Place report={report} card={each.card} />}
+              <LineDiff changes={each.card.changes} />
               <p class="tp-aside">
-                <Marked text={card.evidence} />
+                <Marked text={each.card.evidence} />
               </p>
             </div>
-            <Saving report={report} card={card} number={number} />
+            <Saving report={report} {...each} />
           </li>
         ))}
       </ol>
@@ -71,16 +71,25 @@ export function Cards({ report, cards, hasSteps }: CardsProps) {
 // How many are named before the code.
 const MOST_FIRST = 2;
 
-/** The changes with the largest savings, where their lines are out of sight at first. */
-export function FirstCards({ report, cards }: Omit<CardsProps, "hasSteps">) {
-  const first = cards
-    .filter(({ card }) => card.saving_ns !== null)
-    .toSorted((one, other) => one.number - other.number)
-    .slice(0, MOST_FIRST);
-  if (first.length === 0) return null;
+/** The changes that save most. */
+export function firstCards(cards: readonly NumberedCard[]): readonly NumberedCard[] {
+  return cards.filter(({ card }) => card.saving_ns !== null).slice(0, MOST_FIRST);
+}
+
+/** What to do, and what with; only the second where the first stands beside the verdict. */
+function wordsOf(each: NumberedCard, first: readonly NumberedCard[]): string {
+  const { title } = each.card;
+  const fix = fixOf(each.card);
+  if (fix === "" || fix === title) return title;
+  return first.includes(each) ? fix : `${title}: ${fix}`;
+}
+
+/** What to do, beside the verdict: the lines and the reasons stand below. */
+export function FirstCards({ report, cards }: Pick<CardsProps, "report" | "cards">) {
+  if (cards.length === 0) return null;
   return (
     <ol class="tp-first-cards">
-      {first.map(({ card, number }) => (
+      {cards.map(({ card, number }) => (
         <li key={number}>
           <span class="tp-card-number">{number}</span>
           <Marked text={card.title} />
@@ -92,7 +101,12 @@ export function FirstCards({ report, cards }: Omit<CardsProps, "hasSteps">) {
 }
 
 /** The change of a line, below it: what to write instead, and why. */
-export function Change({ report, card, number }: NumberedCard & WithReport) {
+export function Change({
+  report,
+  card,
+  number,
+  isFirst,
+}: NumberedCard & WithReport & { readonly isFirst: boolean }) {
   const fix = card.is_whole ? "" : card.fix || card.title;
   return (
     <li class="tp-card tp-line-change">
@@ -101,7 +115,7 @@ export function Change({ report, card, number }: NumberedCard & WithReport) {
         <LineDiff changes={card.changes} />
         <Marked text={fix} />
         <p>
-          <Marked text={fix === card.title ? "" : `${card.title}. `} />
+          <Marked text={fix === card.title || isFirst ? "" : `${card.title}. `} />
           <span class="tp-aside">
             <Marked text={card.evidence} />
           </span>

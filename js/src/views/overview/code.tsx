@@ -56,20 +56,6 @@ export function useCode(
   return { report, view, frame, items, column, each, changes, named: named?.row ?? -1 };
 }
 
-// About as many rows are in sight below the verdict, and a change is as high as three of them.
-const ROWS_IN_SIGHT = 9;
-const CHANGE_ROWS = 3;
-
-/** Whether the first of the changes stands so far down that it is not seen beside the verdict. */
-export function isFirstFarDown({ items, changes }: Code): boolean {
-  const numbers = [...changes.values()].flat().map(({ number }) => number);
-  const first = Math.min(...numbers);
-  const hasFirst = (row: number) => changes.get(row)?.some(({ number }) => number === first);
-  const at = items.findIndex(({ row }) => hasFirst(row));
-  const above = items.slice(0, at).flatMap(({ row }) => changes.get(row) ?? []);
-  return at + CHANGE_ROWS * above.length >= ROWS_IN_SIGHT;
-}
-
 /** The view of the source, or where there is none that of the facts. */
 function linesOf({ source }: ReportContext, facts: FactsHeader): LateView {
   const view = source.header.views.find(({ name }) => name === "source");
@@ -102,8 +88,13 @@ function changesIn(shown: LateView, cards: readonly NumberedCard[]): Code["chang
   return changes;
 }
 
+interface CodeWithFirst extends Code {
+  /** The changes whose titles stand beside the verdict. */
+  readonly first: readonly NumberedCard[];
+}
+
 /** One row per line, as in the view of the source, which a click opens. */
-export function CodeSection(code: Code) {
+export function CodeSection(code: CodeWithFirst) {
   const { items, column, each, view } = code;
   return (
     <section class="tp-facts tp-lines">
@@ -200,13 +191,13 @@ function LineNumber({ line, text }: LineNumberProps) {
 }
 
 interface LineProps {
-  readonly code: Code;
+  readonly code: CodeWithFirst;
   readonly row: number;
   readonly head: string;
 }
 
 function LineRow({ code, row, head }: LineProps) {
-  const { report, view, frame, column, changes, named } = code;
+  const { report, view, frame, column, changes, named, first } = code;
   const line = numberAt(frame, "line", row);
   const spot = spotOf(code, row);
   const text = stringAt(frame, "source", row) || spot;
@@ -242,7 +233,12 @@ function LineRow({ code, row, head }: LineProps) {
         {changes.has(row) && (
           <ol>
             {changes.get(row)?.map((change) => (
-              <Change key={change.number} report={report} {...change} />
+              <Change
+                key={change.number}
+                report={report}
+                {...change}
+                isFirst={first.includes(change)}
+              />
             ))}
           </ol>
         )}

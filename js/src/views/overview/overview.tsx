@@ -14,8 +14,8 @@ import { Digits, PhaseDot, percent } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import { ProblemsView } from "../notes/notes";
 import { Verdict } from "../verdict/verdict";
-import { Cards, FirstCards, NoCards, numberedCards } from "./cards";
-import { CodeSection, isFirstFarDown, useCode } from "./code";
+import { Cards, FirstCards, firstCards, NoCards, numberedCards } from "./cards";
+import { CodeSection, useCode } from "./code";
 import { MemoryStrip } from "./memory-strip";
 import { RunStrip } from "./run-strip";
 
@@ -39,8 +39,17 @@ export function FactsView({ report, view }: FactsProps) {
   const whole = report.source.header.views.find(({ name }) => name === view.name);
   const { cards } = whole?.shape === "facts" ? whole : view;
   const numbered = numberedCards(cards);
+  const first = firstCards(numbered);
   const code = useCode(report, view, numbered);
   const placed = new Set([...(code?.changes.values() ?? [])].flat());
+  const all = (
+    <Cards
+      report={report}
+      cards={numbered.filter((each) => !placed.has(each))}
+      first={code === null ? [] : first}
+      hasSteps={report.source.header.step_ns !== null}
+    />
+  );
   // Its lines are in the code already.
   const top = inGroup("top").filter(
     ({ facts }) => code === null || facts.every((fact) => fact.view !== "source"),
@@ -58,22 +67,13 @@ export function FactsView({ report, view }: FactsProps) {
         isNamedBelow={code !== null && code.named >= 0}
         phases={phases.map((section) => sectionOf(report, section))}
       >
-        {code !== null && (
-          <FirstCards
-            report={report}
-            cards={numbered.filter((each) => isFirstFarDown(code) || !placed.has(each))}
-          />
-        )}
+        {code === null ? all : <FirstCards report={report} cards={first} />}
       </Verdict>
-      {code !== null && <CodeSection {...code} />}
+      {code !== null && <CodeSection {...code} first={first} />}
       {strips.map((section) => sectionOf(report, section))}
       <div class="tp-columns">
         {main.map((section) => sectionOf(report, section))}
-        <Cards
-          report={report}
-          cards={numbered.filter((each) => !placed.has(each))}
-          hasSteps={report.source.header.step_ns !== null}
-        />
+        {code !== null && all}
         {cards.length === 0 && (
           <NoCards isDoubted={report.source.header.verdict.doubts.length > 0} />
         )}

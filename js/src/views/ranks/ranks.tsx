@@ -66,7 +66,7 @@ export function RanksView(props: Props) {
             Show all {plural(sorted.length, "rank")}
           </Button>
         )}
-        <Cards report={report} cards={numberedCards(bars.cards)} hasSteps={hasSteps} />
+        <Cards report={report} cards={numberedCards(bars.cards)} first={[]} hasSteps={hasSteps} />
         {bars.waits !== "" && <Waits report={report} name={bars.waits} ranks={ranks} />}
       </div>
     </div>

@@ -434,7 +434,7 @@ describe("a view that the kernel computes for a range", () => {
       report.root.querySelectorAll(".tp-facts h3"),
       (each) => each.textContent,
     );
-    expect(titles).toEqual(["Of the step", "What to changesaving in all"]);
+    expect(titles).toEqual(["What to changesaving in all", "Of the step"]);
     expect(find(report.root, ".tp-card").textContent).toContain("Do less");
   });
 

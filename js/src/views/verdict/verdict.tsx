@@ -34,8 +34,8 @@ export function Verdict({ report, isNamedBelow, phases, children }: VerdictProps
           {!hasMore && more}
         </p>
         {verdict.code !== null && !isNamedBelow && <Code report={report} code={verdict.code} />}
-        <Doubts report={report} more={hasMore && verdict.more.length > 0 ? <p>{more}</p> : null} />
         {children}
+        <Doubts report={report} more={hasMore && verdict.more.length > 0 ? <p>{more}</p> : null} />
       </div>
       <StepChart report={report}>{phases}</StepChart>
     </section>
