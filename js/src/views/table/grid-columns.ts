@@ -50,6 +50,7 @@ export interface GridColumn {
 }
 
 const LEAD_MIN_PX = 160;
+const TREE_LEAD_MIN_PX = 210;
 // Of a name beside what it was, and what it is.
 const LEAD_CHANGED_PX = 120;
 // Of a name that stands beside its place.
@@ -133,7 +134,10 @@ function textLooks(
   const whole = isLead ? (row: number) => text(row) + note(row) : text;
   const extraPx = isLead ? DOT_PX + (isTree ? INDENTS_PX : 0) : 0;
   const wholePx = textWidth(header, cells.keys.length, whole) + extraPx;
-  const widthPx = Math.min(isLead ? LEAD_MIN_PX : TEXT_MAX_PX, wholePx);
+  const widthPx = Math.min(
+    isLead ? (isTree ? TREE_LEAD_MIN_PX : LEAD_MIN_PX) : TEXT_MAX_PX,
+    wholePx,
+  );
   const mostPx = header.is_verbatim ? SOURCE_WISH_PX : LEAD_WISH_PX;
   const wishPx = isLead ? Math.min(mostPx, wholePx) : widthPx;
   const none = { largest: 0, digitsPx: 0, decimals: 0 };
