@@ -866,6 +866,7 @@ class CaptureSession:
         if recorder is not None and is_here:
             self._contained(self._end, recorder, is_cut)
             self._contained(recorder.save_finished, self.guard)
+            Engine.settle()
         self._others_share = parts.ask(OTHER_PROGRAMS, self._others.share, default=None) if self._others else None
         if is_here:
             parts.run(HISTORY, self._end_history, failure, where)

@@ -54,6 +54,9 @@ class Engine:
     preparing = False
     """True, for the class, while any of our engines prepares; distinguishes our calls from those of other profilers."""
 
+    _left: Engine | None = None
+    """An engine that could not be switched off: torch 2.6 prepares no other until it has started and stopped."""
+
     def __init__(self, options: ProfileOptions, execution_path: Path | None = None) -> None:
         self.execution_path = execution_path
         has_resources = options.execution_trace_resources
@@ -70,6 +73,10 @@ class Engine:
 
     def prepare(self) -> None:
         """Enter warm-up: Kineto is set up, nothing is kept."""
+        Engine.settle()
+        self._prepare()
+
+    def _prepare(self) -> None:
         self.stage = Stage.PREPARING
         Engine.preparing = True
         try:
@@ -116,8 +123,22 @@ class Engine:
         """Switch the profiler off, whatever its stage, and keep its data if there is any.
 
         Stopping a profiler that was never prepared is a SIGSEGV in torch 2.13, so an interrupted one is prepared again
-        first.
+        first. If torch fails even so, the engine is left to ``settle``.
         """
+        Engine._left = self
+        self._abandon()
+        Engine._left = None
+
+    @staticmethod
+    def settle() -> None:
+        """Start and stop an engine that could not be switched off before, if there is one and torch lets it now."""
+        left, Engine._left = Engine._left, None
+        if left is not None and not compat.is_any_profiler_on():
+            with suppress(Exception):
+                left.profiler.start_trace()
+                left.profiler.stop_trace()
+
+    def _abandon(self) -> None:
         if self.stage is Stage.NEW:
             self.end_observer()
         if self.stage in (Stage.NEW, Stage.OFF):
@@ -125,8 +146,12 @@ class Engine:
         if self.stage in (Stage.RUNNING, Stage.STARTING, Stage.STOPPING) and self._is_on():
             self.stop()
             return
-        if self.stage in (Stage.PREPARING, Stage.STARTING):
-            self.prepare()
+        if self.stage is Stage.PREPARING:
+            self._prepare()
+        if self.stage is Stage.STARTING:
+            with suppress(RuntimeError):  # torch 2.6 refuses to prepare again what is prepared, and needs no more
+                self._prepare()
+            self.stage = Stage.PREPARED
         if self.stage is Stage.PREPARED:
             self.start()
             self.stop()
