@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.source.fx_nodes import own_nodes
+from torchprof_magic.facts.source.places import is_users_file
 from torchprof_magic.model.intervals import NO_PARENT
 
 if TYPE_CHECKING:
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 def with_compiled_lines(trace: Trace, sites: pl.DataFrame, runs: Runs) -> tuple[pl.DataFrame, Runs]:
     """Return lines and their runs with the lines of nodes of compiled graphs, of which no run is known.
 
-    ``sites`` has the columns ``file, line`` and ``name``, and those of other kinds have no ``line``.
+    ``sites`` has the columns ``file, line`` and ``name``, and those of other kinds have no ``line``. A line of torch
+    itself, as of a compiled optimizer, is none of them: such nodes belong to the line that ran them.
     """
     node = own_nodes(trace)
     used = np.unique(node[node >= 0])
     nodes = trace.fx_nodes.select("file", "line", pl.col("source").alias("name"))[used.tolist()]
     nodes = nodes.with_columns(pl.col("file", "name").cast(pl.String), pl.Series("node", used, dtype=pl.Int64))
     nodes = nodes.drop_nulls(["file", "line"])
+    nodes = nodes.filter(pl.Series(is_users_file(nodes["file"]), dtype=pl.Boolean))
     if nodes.height == 0:
         return sites, runs
     known = sites.select(pl.col("file").cast(pl.String), "line").with_row_index("known")

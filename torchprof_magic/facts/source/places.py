@@ -110,7 +110,8 @@ def with_fx_lines(trace: Trace, rows: IntArray, places: Places) -> Places:
         return places
     node = np.append(own_nodes(trace), NO_PARENT)[rows]
     line = np.append(filled(trace.fx_nodes["line"], 0), 0)[node]
-    is_known = (node >= 0) & (line > 0)
+    # What torch itself calls, as in a compiled step of an optimizer, belongs to the line that ran.
+    is_known = (node >= 0) & (line > 0) & np.append(is_users_file(trace.fx_nodes["file"]), False)[node]
     first = len(places.files) - trace.fx_nodes.height
     return places._replace(
         file=np.where(is_known, first + node, places.file), line=np.where(is_known, line, places.line)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
-from support import kernel, launch, make_trace, recording, span
+from support import frame, kernel, launch, make_trace, recording, span
 
 from torchprof_magic.facts.source.fused_titles import shown_title, shown_titles
 from torchprof_magic.facts.source.fx_nodes import fused_lines
+from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.findings.verdict.words import Span, as_shown
 from torchprof_magic.model.recording import FxCall, FxGraph, FxNode
 from torchprof_magic.run.fx_nodes import with_fx_nodes
@@ -143,3 +145,19 @@ def test_an_op_is_at_its_own_line_whatever_inductor_lists_with_it(tmp_path: Path
     assert nodes_of(tmp_path, name, *relu, own, relu[0]) == [("Conv2d backward", '[["conv", "Block"]]', 8)]
     # None of them has the name of the op: it is the last one, which uses the others.
     assert nodes_of(tmp_path, "extern_kernels.other", *relu, own) == [("Conv2d backward", '[["conv", "Block"]]', 8)]
+
+
+def test_what_torch_itself_computes_stands_at_the_users_line_with_torchs_line_beside_it(tmp_path: Path) -> None:
+    stack = '  File "/v/lib/python3.11/site-packages/torch/optim/adam.py", line 475, in _adam\n    avg.mul_(beta)\n'
+    update = FxNode(name="mul", does="mul_", stack=stack, modules=())
+    graph = FxGraph(name="fkey", calls=(FxCall(kernel=FUSED, nodes=(update,)),))
+    events = (frame("train.py(7): train", 0, 100), *EVENTS[:3])
+    trace = with_fx_nodes(make_trace(*events), replace(recording(tmp_path), fx_graphs=(graph,)))
+    lines = lines_table(trace).frame
+    assert lines.select("file", "line", "cpu_ns").rows() == [("train.py", 7, 100_000)]
+    row = trace.events["name"].cast(pl.String).to_list().index(f"graph_0_{FUSED}")
+    places = places_of(trace, np.array([row]))
+    assert (places.files[int(places.file[0])], int(places.line[0])) == ("train.py", 7)
+    found = ops_by(trace, "model_line").frame.filter(pl.col("model_line").is_not_null())
+    assert found["model_line"].to_list() == ["/v/lib/python3.11/site-packages/torch/optim/adam.py:475"]
+    assert fused_lines(trace).drop_nulls().unique().to_list() == ["adam.py:475 avg.mul_(beta)"]
