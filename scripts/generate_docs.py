@@ -411,7 +411,8 @@ by the formulas below, from the recorded shapes and types of inputs. A multiplic
 operations. Each tensor is read once and written once, also where caches hold it, so bytes are what has to be moved at
 least. An op that lies in another one with known work has none of its own. The work of a call belongs to its kernels, in
 proportion to their time. Collectives, and copies that leave the memory of a device, have neither: what limits them is
-the way between.
+the way between. Of lists of tensors, as `cat` and optimizers take them, torch records the shapes but not the types: a
+device's kernels have them in their names, while on a CPU the bytes of these ops, and so their roofs, are not known.
 
 `flops` is what `torch.utils.flop_counter` counts. What it counts differs in two ways from what has to be done: it has
 no elementwise ops, norms and reductions, and a causal mask saves nothing.
