@@ -70,7 +70,11 @@ def test_the_cell_shows_its_value_and_prints_next_to_the_live_report(lab: Lab) -
     expect(cell).to_contain_text("after the loop")
     expect(cell.locator(".jp-OutputArea-executeResult")).to_contain_text("42")
     report = lab.report()
-    expect(report).to_contain_text(re.compile(r"steps 2–4 recorded(, details from [6-9–]+)?, stepped by line 2"))
+    # What stepped it stands in the tooltip, and in "About this run".
+    steps = report.locator(".tp-subtitle")
+    expect(steps).to_contain_text("steps 2–4 recorded")
+    whole = re.compile(r"steps 2–4 recorded(, details from [6-9–]+)?, stepped by line 2")
+    expect(steps).to_have_attribute("title", whole)
     expect(report).to_contain_text("for batch in torch.randn(8, 32, 64):")
     screenshot(lab.page, f"{lab.app}-light")
 

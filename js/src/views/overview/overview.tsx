@@ -166,7 +166,7 @@ function About({ report, sections }: SectionsProps) {
         </>
       }
     >
-      {subtitle.includes(",") && (
+      {subtitle.includes("recorded,") && (
         <p class="tp-about-steps">
           {subtitle} {code !== "" && <code>{code}</code>}
         </p>

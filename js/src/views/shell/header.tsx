@@ -23,7 +23,7 @@ export function Header({ report }: { readonly report: ReportContext }) {
       </span>
       {/* The rest is in its tooltip, and in "About this run". */}
       <span class="tp-subtitle" title={[subtitle, code].join(" ").trim()}>
-        {subtitle.split(", ", 1)}
+        {subtitle.replace(/(?<= recorded),.*/s, "")}
         {code !== "" && <code>{code}</code>}
       </span>
       {changeLine !== "" && (
