@@ -16,7 +16,7 @@ from torchprof_magic.model.fx_marks import SCOPE
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.known_names import KnownNames, known_names
 from torchprof_magic.model.rows import are_in, filled, in_categories, rows_where, values_at
-from torchprof_magic.model.trace import DEVICE_CATEGORIES
+from torchprof_magic.model.trace import CATEGORIES, DEVICE_CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,14 +102,16 @@ def ask_event_names(trace: Trace, question: pl.Expr) -> npt.NDArray[np.generic]:
 def is_named(trace: Trace, pattern: str, *categories: str) -> BoolArray:
     """Return for every event whether its name matches a regular expression somewhere, and it is of some ``categories``.
 
-    By default, all are. Names are not looked at where no event is of these.
+    By default, all are. Most patterns match no name of most traces, which is known without looking at events.
     """
-    is_of = in_category(trace, *categories) if categories else None
-    if is_of is not None and not is_of.any():
-        return is_of
+    if categories and _categories_there(trace).isdisjoint(categories):
+        return np.zeros(trace.events.height, np.bool_)
     names = _event_names(trace)
-    found = names.known.matches(pattern, names.distinct["name"], names.numbers)[names.of_events]
-    return found if is_of is None else found & is_of
+    matches = names.known.matches(pattern, names.distinct["name"], names.numbers)
+    if not matches.any():
+        return np.zeros(trace.events.height, np.bool_)
+    found = matches[names.of_events]
+    return found & in_category(trace, *categories) if categories else found
 
 
 @once_per_trace
@@ -143,6 +145,13 @@ def ask_names(names: pl.Series, question: pl.Expr) -> npt.NDArray[np.generic]:
 @once_per_trace
 def _category_numbers(trace: Trace) -> npt.NDArray[np.unsignedinteger]:
     return codes_of(trace.events["category"])
+
+
+@once_per_trace
+def _categories_there(trace: Trace) -> frozenset[str]:
+    """Return the categories of all events."""
+    counts = np.bincount(_category_numbers(trace), minlength=len(CATEGORIES))
+    return frozenset(name for name, count in zip(CATEGORIES, counts.tolist(), strict=True) if count)
 
 
 def in_category(trace: Trace, *names: str) -> BoolArray:

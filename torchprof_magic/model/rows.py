@@ -44,9 +44,10 @@ def are_in(values: pl.Series, wanted: Iterable[str]) -> BoolArray:
 
 def in_categories(numbers: npt.NDArray[np.integer], *names: str) -> BoolArray:
     """Return which events are in one of a few categories; ``numbers`` are the places of theirs in ``CATEGORIES``."""
-    found = np.zeros(len(numbers), np.bool_)
-    for name in names:
-        found |= numbers == CATEGORIES.index(name)
+    places = [CATEGORIES.index(name) for name in names]
+    found: BoolArray = numbers == places[0] if places else np.zeros(len(numbers), np.bool_)
+    for place in places[1:]:
+        found |= numbers == place
     return found
 
 

@@ -275,7 +275,8 @@ def _device_doings(trace: Trace, collectives: pl.DataFrame) -> pl.DataFrame:
 def _idle_doings(trace: Trace) -> pl.DataFrame:
     """Return the idle time of the rank's device by what the host did then."""
     rows = idle_sums(trace, _busiest(trace), strictly_counted(trace))
-    rows = rows.with_columns(pl.col("name").replace(fused_titles(trace)))
+    if titles := fused_titles(trace):
+        rows = rows.with_columns(pl.col("name").replace(titles))
     return rows.insert_column(rows.width - 1, _source(trace, rows))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.chrome.async_ranges import with_async_ranges
@@ -86,7 +87,7 @@ def _longer_in_bytes(columns: Columns, limits: dict[str, dict[str, int]]) -> dic
     The number of bytes is stored with a text, the number of characters is not.
     """
     asked = [(name, column) for name, limit in limits.items() for column in limit if _has_texts(columns, name, column)]
-    longest = pl.select(
+    longest = pl.DataFrame().select_seq(
         _bytes(getattr(columns, name)[column]).max().alias(f"{name}.{column}") for name, column in asked
     )
     found: dict[str, dict[str, int]] = {}
@@ -125,8 +126,10 @@ def _middle_ns(columns: Columns) -> int | None:
     found = (starts, columns.memory["time_ns"], columns.counters["time_ns"])
     times = next((each for each in found if each.null_count() < len(each)), starts)
     # Take a time that occurs, not the mean of two: if the times form two distant groups, one of them must stay.
-    middle = times.filter(times.is_between(-MAX_TIME_NS, MAX_TIME_NS)).quantile(0.5, interpolation="lower")
-    return int(middle) if isinstance(middle, float) else None
+    known = times.drop_nulls().to_numpy()
+    known = known[(known >= -MAX_TIME_NS) & (known <= MAX_TIME_NS)]
+    middle = max(len(known) - 1, 0) // 2
+    return int(np.partition(known, middle)[middle]) if len(known) else None
 
 
 def _last_ns(spans: pl.DataFrame) -> int:
