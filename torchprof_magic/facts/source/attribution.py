@@ -22,6 +22,8 @@ from torchprof_magic.model.intervals import NO_PARENT, IntArray, inside_earlier,
 from torchprof_magic.model.rows import are_known, filled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.trace import Trace
@@ -80,19 +82,18 @@ class Finder:
                 found[here] = np.append(line.cause, NO_PARENT)[latest_at(line.start_ns, time_ns[here])]
         return found
 
-    def cut(self, lane: IntArray, start_ns: IntArray, end_ns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the parts of intervals in which runs are, with the site of the innermost one: sites, starts, ends."""
-        parts = [np.empty((3, 0), np.int64)]
+    def cut(
+        self, lane: IntArray, start_ns: IntArray, end_ns: IntArray
+    ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+        """Cut intervals where the innermost run changes; yield sites, or -1, with starts and ends, in no order."""
         for number in numbers_in(lane):
             if (line := self._lines.get(number)) is not None:
-                here = lane == number
+                here = np.flatnonzero(lane == number)
                 start, end = start_ns[here], end_ns[here]
                 cause, changes = cause_and_changes(line, start, end)
                 pieces = pieces_of(line, start[changes], end[changes])
-                parts.append(np.stack((cause, start, end))[:, ~changes])  # most lie between two changes
-                parts.append(np.stack((pieces.cause, pieces.start_ns, pieces.end_ns)))
-        site, start, end = np.concatenate(parts, axis=1)
-        return site, start, end
+                yield np.where(changes, NO_PARENT, cause), start, end  # most lie between two changes
+                yield pieces.cause, pieces.start_ns, pieces.end_ns
 
 
 def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
@@ -166,8 +167,9 @@ def _on_path_ns(trace: Trace, runs: Runs, sites: IntArray, part: TimeRange) -> I
     of_events = sum_by(np.append(sites, NO_PARENT)[path.row[by_event]], path.dur_ns[by_event], runs.sites)
     found = on_path(trace)  # times of a part stand still in what is left out of it
     rest = OnPath(*(column[~by_event] for column in found))
-    at, start_ns, end_ns = Finder(runs).cut(rest.lane, rest.start_ns, rest.start_ns + rest.dur_ns)
-    return of_events + sum_by(at, part.cut(start_ns, end_ns - start_ns)[1], runs.sites)
+    for at, start_ns, end_ns in Finder(runs).cut(rest.lane, rest.start_ns, rest.start_ns + rest.dur_ns):
+        of_events += sum_by(at, part.cut(start_ns, end_ns - start_ns)[1], runs.sites)
+    return of_events
 
 
 def _runs(trace: Trace, runs: Runs, part: TimeRange) -> IntArray:
