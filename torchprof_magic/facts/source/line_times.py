@@ -20,7 +20,7 @@ from torchprof_magic.facts.source.places import known_places
 from torchprof_magic.facts.source.step_places import placed_pieces
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at
-from torchprof_magic.model.rows import filled, values_at
+from torchprof_magic.model.rows import filled, row_numbers, rows_by_number, values_at
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.source.attribution import Runs
@@ -129,21 +129,23 @@ def moved_backward(trace: Trace) -> pl.DataFrame:
     """
     pieces, _, places, ran = placed_pieces(trace)
     chosen = np.flatnonzero((ran.file >= 0) & ((ran.file != places.file) | (ran.line != places.line)))
-    (file, line), (forward_file, forward_line) = (
-        each._replace(file=each.file[chosen], line=each.line[chosen]).columns() for each in (ran, places)
+    return _between(ran, places, chosen, pieces.dur_ns[chosen], "forward")
+
+
+def _between(first: Places, second: Places, chosen: IntArray, ns: IntArray, kind: str) -> pl.DataFrame:
+    """Return how many ns of some chosen pieces are of one line by the first places, and of another by the second."""
+    numbers = row_numbers(first.file[chosen], first.line[chosen], second.file[chosen], second.line[chosen])
+    count = int(numbers.max(initial=NO_PARENT)) + 1
+    pieces = rows_by_number(numbers, chosen, count)
+    known = pieces >= 0
+    (file, line), (other_file, other_line) = (
+        each._replace(file=each.file[pieces[known]], line=each.line[pieces[known]]).columns()
+        for each in (first, second)
     )
-    frame = pl.DataFrame(
-        {
-            "file": file,
-            "line": line,
-            "forward_file": forward_file,
-            "forward_line": forward_line,
-            "ns": pieces.dur_ns[chosen],
-        }
-    )
-    keys = ["file", "line", "forward_file", "forward_line"]
-    sums = frame.group_by(keys).agg(pl.col("ns").sum())
-    is_other = ~(pl.col("file").eq_missing(pl.col("forward_file")) & pl.col("line").eq_missing(pl.col("forward_line")))
+    keys = {"file": file, "line": line, f"{kind}_file": other_file, f"{kind}_line": other_line}
+    frame = pl.DataFrame({**keys, "ns": sum_by(numbers, ns, count)[known]})
+    sums = frame.group_by(*keys).agg(pl.col("ns").sum())
+    is_other = ~(pl.col("file").eq_missing(pl.col(f"{kind}_file")) & pl.col("line").eq_missing(pl.col(f"{kind}_line")))
     return sums.filter(is_other, pl.col("ns") > 0).sort("ns", *keys, descending=[True, *[False] * 4])
 
 
@@ -163,14 +165,8 @@ def called_lines(trace: Trace, part: TimeRange) -> pl.DataFrame:
     lines = filled(trace.sites["line"], 0)
     caller = ran._replace(file=site, line=np.append(lines, 0)[site])
     chosen = np.flatnonzero((site >= 0) & (ran.file >= 0) & (ran.file != site))
-    (file, line), (called_file, called_line) = (
-        each._replace(file=each.file[chosen], line=each.line[chosen]).columns() for each in (caller, ran)
-    )
-    times = {"file": file, "line": line, "called_file": called_file, "called_line": called_line}
     ns = part.cut(pieces.start_ns[chosen], pieces.dur_ns[chosen])[1]
-    sums = pl.DataFrame({**times, "ns": ns}).group_by(*times).agg(pl.col("ns").sum())
-    is_other = ~(pl.col("file").eq_missing(pl.col("called_file")) & pl.col("line").eq_missing(pl.col("called_line")))
-    return sums.filter(is_other, pl.col("ns") > 0).sort("ns", *times, descending=[True, *[False] * 4])
+    return _between(caller, ran, chosen, ns, "called")
 
 
 def _outermost(runs: Runs) -> Runs:

@@ -9,9 +9,11 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import has_counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
-from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, name_numbers, once_per_trace
 from torchprof_magic.facts.source.fused_titles import shown_title
 from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.facts.sums import sum_by
+from torchprof_magic.model.rows import rows_by_number, values_at
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.units import format_ratio
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, HOST_COLLECTIVE
@@ -76,15 +78,21 @@ def limit_of(trace: Trace, path: CriticalPath) -> Limit | None:
     sums = np.bincount(groups, path.dur_ns, minlength=len(GROUPS))
     group = int(sums.argmax())
     here = (groups == group) & (path.piece >= 0)
-    row = step_graph(trace).pieces.row[path.piece[here]]
-    frame = pl.DataFrame({"row": row, "ns": path.dur_ns[here]}).filter(pl.col("row") >= 0)
-    names = frame.select(trace.events["name"].gather(frame["row"]).cast(pl.String), "ns").filter(
-        ~pl.col("name").str.contains(STEP_PATTERN)
-    )
-    top = names.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
-    return Limit(
-        group, float(sums[group]) / whole, shown_title(trace, top["name"][0], is_kernel=False) if top.height else ""
-    )
+    name = _name_of_most(trace, step_graph(trace).pieces.row[path.piece[here]], path.dur_ns[here])
+    return Limit(group, float(sums[group]) / whole, name and shown_title(trace, name, is_kernel=False))
+
+
+def _name_of_most(trace: Trace, row: IntArray, ns: IntArray) -> str:
+    """Return the name of the events, or -1, that take most, other than of steps; the first by alphabet of several."""
+    is_named_else = np.append(~is_named(trace, STEP_PATTERN), False)[row]
+    row, ns = row[is_named_else], ns[is_named_else]
+    if len(row) == 0:
+        return ""
+    numbers = name_numbers(trace)[row].astype(np.int64)
+    sums = sum_by(numbers, ns, int(numbers.max()) + 1)
+    rows = rows_by_number(numbers, row, len(sums))
+    rows = rows[(rows >= 0) & (sums == sums[rows >= 0].max())]
+    return min(values_at(trace.events["name"], rows).cast(pl.String).to_list())
 
 
 def limit_words(trace: Trace, path: CriticalPath, now: Changed, step_ns: float) -> str:
