@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from torchprof_magic.ingest.findings import Findings
 
-# The events of 2 MB fit into memory that the next ones use again. With 4 MB, the system clears new pages each time.
-BLOCK_BYTES = 2 << 20
+# The events of 1 MB fit into memory that the next ones use again. With more, the system clears new pages for the first
+# blocks, half as many again with 2 MB, and with 4 MB for each.
+BLOCK_BYTES = 1 << 20
 _PACKED_BYTES = 64 << 10
 # Real traces compress to a thirtieth at most. A file that expands more than this is an attempt to exhaust memory.
 MAX_RATIO = 250
