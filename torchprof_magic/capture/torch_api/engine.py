@@ -55,7 +55,7 @@ class Engine:
     """True, for the class, while any of our engines prepares; distinguishes our calls from those of other profilers."""
 
     _left: Engine | None = None
-    """An engine that could not be switched off: torch 2.6 prepares no other until it has started and stopped."""
+    """An engine that could not be started when it was abandoned; torch 2.6 prepares no other until it has been."""
 
     def __init__(self, options: ProfileOptions, execution_path: Path | None = None) -> None:
         self.execution_path = execution_path
@@ -123,22 +123,8 @@ class Engine:
         """Switch the profiler off, whatever its stage, and keep its data if there is any.
 
         Stopping a profiler that was never prepared is a SIGSEGV in torch 2.13, so an interrupted one is prepared again
-        first. If torch fails even so, the engine is left to ``settle``.
+        first. If it cannot be started, it is left to ``settle``.
         """
-        Engine._left = self
-        self._abandon()
-        Engine._left = None
-
-    @staticmethod
-    def settle() -> None:
-        """Start and stop an engine that could not be switched off before, if there is one and torch lets it now."""
-        left, Engine._left = Engine._left, None
-        if left is not None and not compat.is_any_profiler_on():
-            with suppress(Exception):
-                left.profiler.start_trace()
-                left.profiler.stop_trace()
-
-    def _abandon(self) -> None:
         if self.stage is Stage.NEW:
             self.end_observer()
         if self.stage in (Stage.NEW, Stage.OFF):
@@ -153,12 +139,26 @@ class Engine:
                 self._prepare()
             self.stage = Stage.PREPARED
         if self.stage is Stage.PREPARED:
+            Engine._left = self
             self.start()
+            Engine._left = None
             self.stop()
         if self.stage is Stage.STOPPING:  # torch has failed to stop, but is off
             compat.note_off()
         self.stage = Stage.OFF
         self.end_observer()
+
+    @staticmethod
+    def settle() -> None:
+        """Start and stop an engine that could not be started when it was abandoned, if there is one and it can be."""
+        left = Engine._left
+        if left is None or compat.is_any_profiler_on():
+            return
+        with suppress(Exception):
+            left.profiler.start_trace()
+            Engine._left = None
+            left.profiler.stop_trace()
+        compat.switch_off()
 
     def toggle(self, names: Iterable[str], *, is_on: bool) -> None:
         """Stop recording some activities, or continue; steps are marked in either case."""
