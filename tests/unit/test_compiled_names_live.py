@@ -244,3 +244,40 @@ def test_a_report_that_is_made_while_the_loop_runs_knows_the_nodes_too() -> None
         found = session._so_far(session._recorder)
     assert {node.name for graph in found.fx_graphs for node in graph.nodes} >= {"tanh", "tanh_backward"}
     assert [each.name for each in found.compilations if not each.is_backward] == ["forward"]
+
+
+class Tied(torch.nn.Module):
+    """A model that calls two of its modules by several paths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Net()
+        self.tied = self.inner.second
+        self.again = torch.nn.ModuleList([self.inner, torch.nn.Linear(32, 32)])
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        for each in (self.tied, self.inner, *self.again):
+            values = each(values)
+        return values
+
+
+def test_a_module_that_is_called_by_several_paths_has_the_one_that_it_has_without_compiling() -> None:
+    plain = record(train(Tied())).modules
+    compiled = record(train(torch.compile(Tied(), backend="eager"))).modules
+    assert set(compiled["path"]) == set(plain["path"])
+    assert {"inner.second.linear", "again.1"} < set(compiled["path"])
+
+
+def test_paths_that_differ_between_models_stay_as_the_compiler_knows_them() -> None:
+    class Own(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.tied = Net(), Block()
+
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            return self.tied(self.inner(values))
+
+    own, tied = Own(), torch.compile(Tied(), backend="eager")
+    report = record(lambda: tied(own(INPUT).detach()).sum().backward())
+    # Both models have a Block at this path, which is the module of another path in one of them.
+    assert "Tied.tied" in set(report.modules["path"])

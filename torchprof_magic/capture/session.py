@@ -968,6 +968,7 @@ class CaptureSession:
             recording,
             program=marks,
             modules=watch.modules.sites,
+            module_aliases=watch.modules.aliases,
             function_lines=tuple(watch.functions.sites) if watch.functions else (),
             wait_sites=tuple(watch.waits.sites) if watch.waits else (),
             tagged=watch.tags.tagged if watch.tags else (),

@@ -217,8 +217,9 @@ class Recording:
     of the device's allocator history, if one was requested and saved. ``metadata`` holds the keys and JSON
     texts that were added during the run. ``two_pass`` says which cycle holds times and which details, when they were
     recorded one after the other. ``program`` is what lines and modules did in each cycle; ``modules``,
-    ``function_lines``, ``wait_sites`` and ``tagged`` are those that its numbers name. ``cpu`` is what ops on the CPU
-    could use, and ``others_share`` the part of the machine's cores that other programs took during the run.
+    ``function_lines``, ``wait_sites`` and ``tagged`` are those that its numbers name. ``module_aliases`` are other
+    paths of modules, with the class and the path that the same module has here. ``cpu`` is what ops on the CPU could
+    use, and ``others_share`` the part of the machine's cores that other programs took during the run.
     ``compiled`` are the functions that the process has compiled, and ``compilations`` what was compiled during the run.
     ``fx_graphs`` are those that the process can name the nodes of, and ``graph_notes`` what it says of the nodes
     of CUDA graphs, by their numbers. ``watched`` is the whole run, if it was watched.
@@ -236,6 +237,7 @@ class Recording:
     plain_step_ns: tuple[int, ...]
     program: tuple[ProgramMarks, ...] = ()
     modules: tuple[ModuleSite, ...] = ()
+    module_aliases: tuple[tuple[str, str, str], ...] = ()
     function_lines: tuple[LineSite, ...] = ()
     wait_sites: tuple[WaitSite, ...] = ()
     tagged: tuple[TaggedTensor, ...] = ()

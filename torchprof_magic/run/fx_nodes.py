@@ -47,11 +47,34 @@ def with_fx_nodes(trace: Trace, recording: Recording) -> Trace:
     names = distinct(trace.events["name"]).cast(pl.String)
     marks = {name.strip("# ").removeprefix("Call CompiledFxGraph ") for name in names.filter(names.str.contains(MARK))}
     rows: list[dict[str, object]] = []
+    aliases = {(alias, kind): path for alias, kind, path in recording.module_aliases}
     for graph in recording.fx_graphs:
         if graph.name in marks and len(rows) < _MOST_NODES:
-            rows.extend(_rows_of(graph, len(rows)))
+            rows.extend(_rows_of(_with_one_path(graph, aliases), len(rows)))
     nodes = pl.DataFrame(rows, schema=_SCHEMA)
     return replace(trace, fx_nodes=nodes, fx_code=_code_of(nodes["code"].cast(pl.String).unique(maintain_order=True)))
+
+
+def _with_one_path(graph: FxGraph, aliases: dict[tuple[str, str], str]) -> FxGraph:
+    """Return a graph in which each module has one path, although the program may call it by several."""
+    if not aliases:
+        return graph
+
+    def renamed(node: FxNode) -> FxNode:
+        known = {module[0]: aliases[module] for module in node.modules if module in aliases}
+        return replace(node, modules=tuple((_path_of(path, known), kind) for path, kind in node.modules))
+
+    calls = tuple(replace(call, nodes=tuple(map(renamed, call.nodes))) for call in graph.calls)
+    return replace(graph, nodes=tuple(map(renamed, graph.nodes)), calls=calls)
+
+
+def _path_of(path: str, known: dict[str, str]) -> str:
+    """Return a path with its longest beginning that is another path of a known module replaced by that."""
+    above, below = path, ""
+    while above and above not in known:
+        above, _, name = above.rpartition(".")
+        below = f".{name}{below}"
+    return f"{known[above]}{below}" if above else path
 
 
 def _code_of(files: pl.Series) -> pl.DataFrame:

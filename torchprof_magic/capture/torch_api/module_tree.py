@@ -30,6 +30,15 @@ def named_modules(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Modul
         open_modules += reversed([(name, child) for name, child in inside if is_a(child, torch.nn.Module)])
 
 
+def paths_of_modules(module: torch.nn.Module) -> Iterator[tuple[str, str, str]]:
+    """Yield all paths of the modules in a module, their classes, and the path that ``named_modules`` has for each."""
+    first = {id(one): path for path, one in named_modules(module)}
+    for path, one in named_modules(module):
+        for name, child in _entries(one, "_modules"):
+            if id(child) in first:
+                yield _joined(path, name), type(child).__name__, first[id(child)]
+
+
 def named_parameters(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     """Return the parameters of a module and of all that are in it, each once."""
     return list(_named_tensors(module, "_parameters"))

@@ -19,7 +19,12 @@ from torchprof_magic.capture.parts import MODULES
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.compiling import MODULE_HOOKS, hide_from_compiler
 from torchprof_magic.capture.torch_api.fx_names import is_marked_graph, without_wrappers, wrapped_in
-from torchprof_magic.capture.torch_api.module_tree import named_buffers, named_modules, named_parameters
+from torchprof_magic.capture.torch_api.module_tree import (
+    named_buffers,
+    named_modules,
+    named_parameters,
+    paths_of_modules,
+)
 from torchprof_magic.capture.torch_api.patching import seen_by_compiler, stand_in, unseen
 from torchprof_magic.capture.torch_api.storages import values_in
 from torchprof_magic.model.recording import ModuleSite
@@ -75,6 +80,8 @@ class ModuleMarks:
         self._roots: dict[int, None] = {}
         self._sites: list[ModuleSite] = []
         self._shapes: dict[int, tuple[str, str]] = {}
+        # For the paths below a root, with the class of the module there: its path here, None if it is not always that.
+        self._paths: dict[tuple[str, str], str | None] = {}
         self.namespace: Mapping[str, object] = {}
 
     def watch(self) -> Callable[[], None]:
@@ -242,6 +249,7 @@ class ModuleMarks:
             root = self._modules[number][0]()
             if root is not None:
                 self._place(root, number, places)
+                self._note_aliases(wrapped_in(root) or root)
                 places[number] = (names.get(id(root), ""), -1) if places[number][1] < 0 else places[number]
         for number, (path, parent) in places.items():
             module = self._modules[number][0]()
@@ -251,6 +259,19 @@ class ModuleMarks:
             sites[number] = replace(sites[number], inputs=inputs, outputs=outputs)
         for number in self._compiled:
             sites[number] = replace(sites[number], is_compiled=True)
+
+    def _note_aliases(self, root: torch.nn.Module) -> None:
+        for alias, kind, path in paths_of_modules(root):
+            is_same = self._paths.setdefault((alias, kind), path) == path
+            self._paths[alias, kind] = path if is_same else None
+
+    @property
+    def aliases(self) -> tuple[tuple[str, str, str], ...]:
+        """Other paths of modules that have several: the path, the class, and the path of the same module here.
+
+        The compiler knows a module by the path with which the program called it.
+        """
+        return tuple((alias, kind, path) for (alias, kind), path in self._paths.items() if path not in (None, alias))
 
     def _variables(self) -> dict[int, str]:
         """Return under which name of the namespace the outermost modules are found: ``model``, or ``model.0``."""
