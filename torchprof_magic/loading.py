@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, overload
 
-from torchprof_magic.jobs.load import load_ranks
 from torchprof_magic.report.opening import open_report
-from torchprof_magic.system.files.place import place_of
+from torchprof_magic.system.files.place import Place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,16 +79,14 @@ def load(
     report; ``IngestError`` is raised when none can be.
     """
     __tracebackhide__ = True
-    if not is_one(path):
+    files = place_of(path) if is_one(path) else path
+    if not isinstance(files, Place) or files.is_many or executor is not None:
         if capture is not None:
             raise ValueError(_ONE_RECORDING)
-        return load_ranks(path, executor, progress)
-    place = place_of(path)
-    if place.is_many or executor is not None:
-        if capture is not None:
-            raise ValueError(_ONE_RECORDING)
-        return load_ranks(place, executor, progress)
-    return open_report(place, progress, tuple(map(place_of, () if capture is None else all_of(capture))))
+        from torchprof_magic.jobs.load import load_ranks  # noqa: PLC0415 - one file needs nothing of many ranks
+
+        return load_ranks(files, executor, progress)
+    return open_report(files, progress, tuple(map(place_of, () if capture is None else all_of(capture))))
 
 
 _ONE_RECORDING = "a capture belongs to one recording, not to many ranks; load that of one rank with its capture"

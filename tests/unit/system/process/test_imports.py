@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -82,6 +83,20 @@ def test_on_another_thread_modules_are_imported_as_usual() -> None:
     thread.start()
     thread.join()
     assert found == [sys.modules["torchprof_magic.model.errors"]]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_an_import_looks_for_no_garbage_and_leaves_that_on_or_off_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, is_on: bool
+) -> None:
+    seen = []
+    monkeypatch.setattr("importlib.import_module", lambda _name: seen.append(gc.isenabled()))
+    (gc.enable if is_on else gc.disable)()
+    try:
+        import_whole("torchprof_magic.no_such_module")
+        assert (seen, gc.isenabled()) == ([False], is_on)
+    finally:
+        gc.enable()
 
 
 def test_modules_that_do_without_polars_are_named_correctly() -> None:
