@@ -8,10 +8,11 @@ import { formatRatio, formatValue, plural } from "../../base/format";
 import { CODE_CHAR_PX, shortenName } from "../../base/names";
 import { phaseColor, phases } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
+import { BEFORE } from "../../layout/alive";
 import { fitCrumbs, toldOf } from "../../layout/crumbs";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
 import { hottestPath, pathTo } from "../../layout/flame-tree";
-import { type Frame, wordAt } from "../../wire/frame";
+import { type Frame, type Numbers, wordAt } from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
@@ -229,6 +230,8 @@ function titleOf({ titles, names }: FlameModel, row: number): string {
 
 // The end of a hot path says where the time goes, and the last boxes of the user's code where that is called.
 const HOT_NAMES = 2;
+// Boxes whose memory differs by less hold the same.
+const NEARLY = 1.01;
 const OWN_KINDS = ["line", "module", "python"];
 
 /** What to say of a path, with … for what is left out. */
@@ -240,22 +243,33 @@ function hotNames(model: FlameModel, path: readonly number[]): string {
   return said.join(" › ");
 }
 
+/** What no path leads to: waiting for other threads, and memory from before the recording. */
+function asideOf({ names, awaits }: FlameModel, weight: WeightHeader, total: Numbers) {
+  const before = names.words.indexOf(BEFORE);
+  if (before < 0) return weight.name === "cpu_ns" ? awaits : null;
+  return total.map((size, row) => (names.keys[row] === before ? size : 0));
+}
+
 /** The path that has most of the weight, as a sentence; a click selects its last box. */
 function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
   const { model } = moves;
   const { total } = moves.extent;
-  const path = hottestPath(model.tree, total, weight.name === "cpu_ns" ? model.awaits : null);
+  const hot = hottestPath(model.tree, total, asideOf(model, weight, total));
+  // All memory comes from the same functions of the allocator: what first holds all of it says more.
+  const size = (row: number) => total[row] ?? 0;
+  const leaf = size(hot.at(-1) ?? 0);
+  const first = hot.findIndex((row) => size(row) <= leaf * NEARLY);
+  const path = weight.unit === "bytes" && first > 0 ? hot.slice(0, first + 1) : hot;
   const last = path.at(-1) ?? 0;
   if (last === 0 || model.runs !== null) return null;
   const names = path.slice(1).map((row) => titleOf(model, row));
-  const size = (total[last] ?? 0) / weightDivisor(model, weight);
   const isBare = path.length === 2 && wordAt(model.kinds, last) === "kernel";
   const threads = weight.name === "cpu_ns" ? model.threads.length : 1;
   return (
     <p class="tp-answer" data-tp-hottest={last}>
       {isBare && "No code path was recorded: which op launched this work is not known. "}
-      <strong>{formatValue(size, weight.unit)}</strong> of{" "}
-      {formatValue((total[0] ?? 0) / weightDivisor(model, weight), weight.unit)}
+      <strong>{formatValue(size(last) / weightDivisor(model, weight), weight.unit)}</strong> of{" "}
+      {formatValue(size(0) / weightDivisor(model, weight), weight.unit)}
       {model.steps > 1 && " per step"}
       {threads > 1 && ` (${plural(threads, "thread")} added up)`} in{" "}
       <Button class="tp-link" title={names.join(" › ")} onClick={() => moves.select(last)}>

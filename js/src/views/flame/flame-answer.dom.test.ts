@@ -1,0 +1,75 @@
+import { afterEach, expect, it } from "vitest";
+import { encodeFrame, packViews } from "../../../test/encode";
+import { treeHeader } from "../../../test/headers";
+import { hostOf, type Mounted, mount, settle } from "../../../test/report";
+import type { TreeHeader } from "../../wire/header";
+
+let mounted: Mounted | undefined;
+
+afterEach(() => mounted?.unmount());
+
+const WEIGHTS = {
+  cpu_ns: { name: "cpu_ns", title: "CPU", unit: "ns", share: 1 },
+  device_ns: { name: "device_ns", title: "Device", unit: "ns", share: 1 },
+  bytes: { name: "bytes", title: "Bytes", unit: "bytes", share: 1 },
+} as const;
+
+/** Boxes of a name, a kind and a size, each in the box of a number. */
+type Boxes = readonly (readonly [name: string, kind: string, size: number, parent: number])[];
+
+/** What the flame graph says above its boxes. */
+async function answerOf(
+  weight: keyof typeof WEIGHTS,
+  boxes: Boxes,
+  more: Partial<TreeHeader> = {},
+): Promise<string | undefined> {
+  const sizes = Float64Array.from(boxes, ([, , size]) => size);
+  const frame = encodeFrame([
+    ["parent", Int32Array.from(boxes, ([, , , parent]) => parent)],
+    ["name", boxes.map(([name]) => name)],
+    ["kind", boxes.map(([, kind]) => kind)],
+    ["phase", boxes.map(() => "forward")],
+    [`self_${weight}`, sizes],
+    [`total_${weight}`, sizes],
+  ]);
+  const packed = packViews([treeHeader("flame", { weights: [WEIGHTS[weight]], ...more })], [frame]);
+  const host = hostOf({ views: packed.views });
+  host.traits.set("_data", packed.data);
+  mounted = mount(host);
+  await settle();
+  return mounted.root.querySelector(".tp-answer")?.textContent?.replaceAll("\u00a0", " ");
+}
+
+it("says that the whole adds up threads where it does", async () => {
+  const boxes: Boxes = [
+    ["all", "root", 9e6, -1],
+    ["line 4", "line", 7e6, 0],
+  ];
+  const thread = (name: string) => ({ name, host_ns: 1e6 });
+  const threads = [thread("main"), thread("autograd")];
+  expect(await answerOf("cpu_ns", boxes, { threads })).toBe(
+    "7 ms of 9 ms (2 threads added up) in line 4",
+  );
+});
+
+it("says that no path is known where only kernels are", async () => {
+  const boxes: Boxes = [
+    ["all", "root", 9e6, -1],
+    ["merge", "kernel", 6e6, 0],
+    ["copy", "kernel", 3e6, 0],
+  ];
+  expect(await answerOf("device_ns", boxes)).toBe(
+    "No code path was recorded: which op launched this work is not known. 6 ms of 9 ms in merge",
+  );
+});
+
+it("leads to what first holds the memory, rather than into the allocator or to what was there before", async () => {
+  const boxes: Boxes = [
+    ["all", "root", 9 << 20, -1],
+    ["from before the recording", "root", 6 << 20, 0],
+    ["step", "python", 3 << 20, 0],
+    ["AccumulateGrad", "op", 2 << 20, 2],
+    ["c10::malloc", "op", 2 << 20, 3],
+  ];
+  expect(await answerOf("bytes", boxes)).toBe("2 MiB of 9 MiB in step › AccumulateGrad");
+});
