@@ -288,8 +288,9 @@ which (`beyond`). What is above the roof is what faster kernels could save at mo
 more. Of a piece that is cut by a part of the time, so much counts as of its time lies inside. The
 roof is not known without the bytes and the bandwidth, nor for products without the peak of their type. The verdict
 calls a busy device compute-bound if arithmetic limits more than half of the time of its kernels in the steps that
-count, and memory-bound if the memory does. Otherwise it is device-bound: the device is busy, and what limits most of
-its work is not known from the recording. `verdict.kind` is `compute` for all three.
+count, and memory-bound if the memory does, unless the work whose roof is known reaches less than 10 % of it. Otherwise
+it is device-bound: the device is busy, and what limits most of its work is something else, or not known from the
+recording. `verdict.kind` is `compute` for all three.
 
 **Counters.** A trace file can hold values over time: the power, clocks and activity of a device that torch 2.15
 samples, or whatever another program counts. They are kept as the file has them, in its unit. The unit is what stands in

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 LOAD = "import torchprof_magic as tp\nreport = tp.load('gpu.json')\nreport"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 # The first sentence, a step, an op and its time per step, a line with its time, all written out.
-SAID = ("Compute-bound.", "gpu.json · steps 0–3 recorded", "aten::mm", "5.000", "train.py:12", "loading data", "2.800")
+SAID = ("Device-bound.", "gpu.json · steps 0–3 recorded", "aten::mm", "5.000", "train.py:12", "loading data", "2.800")
 MOST_BYTES = 200_000
 OPENINGS = 4
 ERRORS = re.compile(r"Error displaying|model not found|Loading widget", re.IGNORECASE)
@@ -115,7 +115,7 @@ def test_a_strangers_notebook_shows_the_static_copy_and_no_error(
     open_notebook: Callable[..., Lab], saved: Saved
 ) -> None:
     page = open_notebook(saved.untrusted).page
-    check_static(page.locator("details", has_text="Compute-bound").first)
+    check_static(page.locator("details", has_text="Device-bound").first)
     expect(page.get_by_text(ERRORS)).to_have_count(0)
     screenshot(page, "reopened-untrusted")
 
@@ -309,7 +309,7 @@ def test_a_strict_viewer_shows_all_words_and_numbers(
 def test_a_viewer_of_images_and_text_alone_has_the_steps_and_the_summary(saved: Saved) -> None:
     static = next(output.data for output in outputs_of(saved.without_state) if "text/html" in output.data)
     assert base64.b64decode(static["image/png"]).startswith(b"\x89PNG")
-    assert "Compute-bound" in static["text/plain"]
+    assert "Device-bound" in static["text/plain"]
     assert "aten::mm" in static["text/plain"]
     live = next(output.data for output in outputs_of(saved.without_state) if WIDGET in output.data)
     assert "needs a running kernel" in live["text/plain"]

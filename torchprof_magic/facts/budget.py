@@ -114,6 +114,10 @@ def parts_in(trace: Trace, start: IntArray, end: IntArray) -> IntArray:
     return parts
 
 
+# Work that reaches less than this share of its roof is not limited by it.
+FAR_FROM_ROOF = 0.1
+
+
 class LimitsOfWork(NamedTuple):
     """The work of the steps that count in ns, by what limits it: its operations, its bytes, and what is not known.
 
@@ -133,9 +137,19 @@ class LimitsOfWork(NamedTuple):
 
     @property
     def most(self) -> Literal["compute", "memory", ""]:
-        """What limits more than half of all work, empty if neither does as far as is known."""
+        """What limits more than half of all work, empty if neither does as far as is known, or it is far from that."""
         largest: Literal["compute", "memory"] = "memory" if self.memory > self.compute else "compute"
-        return largest if 2 * max(self.compute, self.memory) > self.whole else ""
+        return largest if 2 * max(self.compute, self.memory) > self.whole and not self.is_far else ""
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the work whose roof is known is so far below it that something else limits it, such as its size."""
+        return self.at_compute + self.at_memory < FAR_FROM_ROOF * (self.compute + self.memory)
+
+    @property
+    def reached(self) -> float:
+        """Which share of its roof the work reaches whose roof is known; 0 if none is."""
+        return (self.at_compute + self.at_memory) / max(self.compute + self.memory, 1)
 
 
 @once_per_trace

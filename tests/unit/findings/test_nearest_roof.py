@@ -86,6 +86,11 @@ UNKNOWN = ("aten::unheard_of", [[1], [1]], 200)
             "; arithmetic limits 100 % of the time of kernels, at 32 % of the roof.",
         ),
         (
+            lambda: busy((*PRODUCT[:2], 4 * PRODUCT[2])),
+            "Device-bound",
+            "; at 8 % of the roof, neither arithmetic nor the memory limits the kernels.",
+        ),
+        (
             lambda: busy(PRODUCT, UNKNOWN),
             "Compute-bound",
             "; arithmetic limits 66.7 % of the time of kernels, at 32 % of the roof, and of 33.3 % it is not known.",

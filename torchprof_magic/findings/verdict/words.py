@@ -374,6 +374,8 @@ def _limit_of_work(trace: Trace, cause: Cause) -> str:
     (first, first_ns), (second, second_ns) = largest
     if first_ns < LEAST_TOLD * limits.whole or first_ns == 0:
         return f"; what limits the kernels is not known: {_why_unknown(trace)}"
+    if limits.is_far:
+        return f"; at {format_ratio(limits.reached)} of the roof, neither arithmetic nor the memory limits the kernels"
     other = f", {second} {format_ratio(second_ns / limits.whole)}" if second_ns else ""
     rest = ", and of the rest it is not known" if limits.unknown else ""
     return f"; {first} limits {format_ratio(first_ns / limits.whole)} of the time of kernels{other}{rest}"
