@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 BUNDLE := torchprof_magic/static/report.js
 TORCH  := torch==2.13.0
 PIP    := $(BIN)/pip install -q --disable-pip-version-check
-# One more than cores, because tests wait for kernels and browsers to start. Long files come first in the tree.
-PYTEST  = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(1 + (os.cpu_count() or 1))') \
+# Two more than cores, because tests wait for kernels and browsers to start. Long files come first in the tree.
+PYTEST  = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(2 + (os.cpu_count() or 1))') \
           --dist loadfile --no-loadscope-reorder --durations=40
 FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/render/palette.json
 # The redirection makes older versions of make start a shell, which `command` is built into.

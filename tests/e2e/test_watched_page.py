@@ -50,7 +50,7 @@ def test_the_strip_of_a_watched_run_stands_while_the_cell_runs_and_names_the_slo
     # The strip is made anew every 10 s, and sooner where details are recorded.
     expect(strip.locator(".tp-run-slow")).to_contain_text("time.sleep", timeout=60_000)
     assert strip.locator(".tp-aside").inner_text() != before
-    strip.scroll_into_view_if_needed()
+    strip.evaluate("found => found.scrollIntoView()")  # it may be made anew meanwhile
     screenshot(page, "watch-running")
     go.touch()
     expect(report.locator(".tp-progress")).to_have_count(0, timeout=120_000)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.shared import device_rows, in_category, once_for_the_whole
 from torchprof_magic.facts.source.forward_of import forward_of_events
@@ -99,12 +99,13 @@ def _notes(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.Series:
     """Return where the time of a line stands that is not its own: the work that it called, or its backward pass."""
     own_ns = {(file, line): ns for file, line, ns in frame.select("file", "line", "cpu_ns").rows()}
     steps = counted_steps(trace).steps
+    is_per_step = trace.steps.height > 0 and part in (WHOLE, counted_part(trace))
     notes = {}
     for (file, line), rows in called_lines(trace, part).group_by("file", "line", maintain_order=True):
         ns = int(rows["ns"].sum())
         # A line that does most of its work itself needs no hint.
         if ns > own_ns.get((file, line), 0):
-            time = f"{format_ns(ns / steps)} per step" if steps and part == WHOLE else format_ns(ns)
+            time = f"{format_ns(ns / steps)} per step" if is_per_step else format_ns(ns)
             where = _lines_in_words(trace, str(file), rows.select("called_file", "called_line").rows(), in_order=False)
             notes[file, line] = f"{time} in {where}"
     for (file, line), rows in moved_backward(trace).group_by("file", "line", maintain_order=True):

@@ -13,7 +13,7 @@ from amount import sampled
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted, with_chosen_steps
 from torchprof_magic.facts.shared import device_rows
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.verdict.accounts import device_account, host_account
@@ -160,6 +160,10 @@ def test_a_line_says_how_long_the_functions_take_that_it_calls_and_which_lines_o
     # Most of the second line is its own, and no line calls what it runs itself.
     assert notes["y = 0"] is None
     assert notes["g(x)"] is None
+    # The second step alone counts, or a part of the time is looked at.
+    second = with_chosen_steps(made, [1])
+    counted = source_view(second, counted_part(second)).frame
+    assert dict(counted.select("source", "note").rows())["f(x)"] == "75 µs per step in b/c.py:3 and b/c.py:7"
     one = source_view(made, TimeRange(0, 100_000)).frame
     assert dict(one.select("source", "note").rows())["f(x)"] == "75 µs in b/c.py:3 and b/c.py:7"
 
