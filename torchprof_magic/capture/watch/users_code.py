@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import sysconfig
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
+from torchprof_magic.model.generated_files import GENERATED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
 OWN_FOLDER = str(Path(__file__).parents[2])
+_GENERATED = re.compile(GENERATED)
 _MACHINERY = ("torch", "torchprof_magic", "IPython", "ipykernel", "triton", "traitlets")
 
 
@@ -28,7 +32,9 @@ class UsersCode:
 
     def has_file(self, name: str) -> bool:
         """Return whether the code of a file is the user's."""
-        return name.startswith("<ipython-input") if name.startswith("<") else not name.startswith(self._libraries)
+        if name.startswith("<"):
+            return name.startswith("<ipython-input")
+        return not (name.startswith(self._libraries) or _GENERATED.search(name))
 
     def is_in(self, namespace: Mapping[str, object]) -> bool:
         """Return whether any variable is a function of the user's, or a class or module of theirs, or an object of one.

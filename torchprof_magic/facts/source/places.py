@@ -16,6 +16,7 @@ from torchprof_magic.facts.source.fx_modules import fx_modules
 from torchprof_magic.facts.source.fx_nodes import own_nodes
 from torchprof_magic.facts.source.script_modules import module_of_ops
 from torchprof_magic.model.distinct import distinct
+from torchprof_magic.model.generated_files import GENERATED
 from torchprof_magic.model.intervals import (
     NO_PARENT,
     BoolArray,
@@ -39,8 +40,6 @@ _INSTALLED = r"^.*[/\\](?:site|dist)-packages[/\\]"
 _BUILT_IN = r"^<(frozen|string|built-in)"
 _OWN_FOLDER = r"[/\\](torchprof_magic|ipykernel|IPython)[/\\]"
 _STANDARD = r"^.*[/\\]lib[/\\]python[0-9][.0-9]*[/\\]|^[A-Za-z]:\\.*\\Lib\\"
-# Code that torch.compile wrote; its files are named by hashes.
-_GENERATED = r"[/\\]torchinductor_[^/\\]*[/\\]"
 
 
 class Places(NamedTuple):
@@ -230,7 +229,7 @@ def is_users_file(files: pl.Series) -> BoolArray:
     short = pl.col("file").str.replace(_INSTALLED, "").str.replace(_STANDARD, "")
     top = short.str.extract(r"^([^/\\(]+)").str.replace(r"\.py$", "").fill_null("")
     is_machinery = top.is_in([*_MACHINERY, *sys.stdlib_module_names]) | short.str.contains(_OWN_FOLDER)
-    is_machinery |= pl.col("file").str.contains(_BUILT_IN) | pl.col("file").str.contains(_GENERATED)
+    is_machinery |= pl.col("file").str.contains(_BUILT_IN) | pl.col("file").str.contains(GENERATED)
     users = once.to_frame("file").filter(~is_machinery)["file"]
     if len(users) == 0:
         return np.zeros(len(files), np.bool_)

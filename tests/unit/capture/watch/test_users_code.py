@@ -51,3 +51,22 @@ def test_values_of_python_and_of_packages_do_not() -> None:
 
 def test_no_code_of_the_users_runs() -> None:
     assert UsersCode().is_in({"kind": Refusing})
+
+
+HASH = "cc23ke2uoows5etrdw4wt7suuisd5vsn7cijokzxooxi7c3tlwmj"
+
+
+@pytest.mark.parametrize(
+    ("file", "is_users"),
+    [
+        (f"/scratch/torchinductor_ann/c2/{HASH}.py", False),
+        (f"/home/ann/cache/c2/{HASH}.py", False),  # TORCHINDUCTOR_CACHE_DIR=/home/ann/cache
+        (f"C:\\Temp\\torchinductor_ann\\c2\\{HASH}.py", False),
+        ("/home/ann/torchinductor.py", True),
+        ("/home/ann/c2/config.py", True),
+        ("<ipython-input-3-abc>", True),
+        ("<string>", False),
+    ],
+)
+def test_code_that_torch_compile_wrote_is_nobodys_own(file: str, *, is_users: bool) -> None:
+    assert UsersCode().has_file(file) == is_users
