@@ -53,6 +53,18 @@ def test_work_at_its_roof_has_nothing_to_gain_and_its_row_says_why_it_is_faster(
     assert roofline_table(trace).frame["beyond"].to_list() == ["in caches"]
 
 
+def test_a_share_of_all_calls_that_does_not_fit_the_gain_of_the_slow_ones_is_left_out() -> None:
+    # At the roof each takes 4 us: one could gain 12 us of its 16, the other takes 2. Both reach 8 / 18 = 44.4 %.
+    copy = {"Input Dims": [[1_000_000], [1_000_000]], "Input type": BF16}
+    events = [annotation("ProfilerStep#0", 0, 1_000)]
+    for number, (at, dur) in enumerate([(50, 16), (80, 2)], start=1):
+        events += [span("aten::copy_", 10 * number, 9, **copy), launch(10 * number + 1, 1, number)]
+        events += [kernel("copy kernel", at, dur, number)]
+    trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
+    where = "(in calls slower than the memory roof, others are faster)"
+    assert answer(trace) == f"`aten::copy_` could gain most: 12 of 18 µs per step {where}."
+
+
 # At 1 TB/s the copy of 4 MB takes 4 us; at 1,000 TFLOP/s the product takes 128 us, and it takes 400.
 COPY = ("aten::copy_", [[1_000_000], [1_000_000]], 10)
 PRODUCT = ("aten::mm", [[4000, 4000], [4000, 4000]], 400)

@@ -10,11 +10,12 @@ from torchprof_magic.facts.host.host_states import OTHER, WEAK, pieces_of, stron
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.intervals import IntArray
+    from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
-# Ranges that the engine of autograd opens around each node.
+# Ranges that the engine of autograd opens around each node; before 2022 traces have the nodes alone.
 NODE_NAME = r"^autograd::engine::evaluate_function: "
+_OLD_NODE_NAME = r"Backward[0-9]*$"
 
 
 class Awaits(NamedTuple):
@@ -32,9 +33,7 @@ def awaits_of_backward(trace: Trace) -> Awaits:
     A thread that evaluates nodes itself, as the calling one does on the CPU, waits for no other.
     """
     lines = thread_timelines(trace)
-    is_node = is_named(trace, NODE_NAME)
-    is_node &= in_category(trace, "cpu_op")
-    engines = set(np.unique(trace.events["lane"].to_numpy()[is_node]).tolist()) & set(lines)
+    engines = set(np.unique(trace.events["lane"].to_numpy()[_are_nodes(trace)]).tolist()) & set(lines)
     works = strongest_of([lines[lane] for lane in engines])
     parts = []
     for lane, line in lines.items() if engines else ():
@@ -48,3 +47,10 @@ def awaits_of_backward(trace: Trace) -> Awaits:
     if not parts:
         return Awaits(*(np.empty(0, np.int64) for _ in Awaits._fields))
     return Awaits(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _are_nodes(trace: Trace) -> BoolArray:
+    """Return which events are nodes of autograd."""
+    is_op = in_category(trace, "cpu_op")
+    is_node = is_op & is_named(trace, NODE_NAME)
+    return is_node if is_node.any() else is_op & is_named(trace, _OLD_NODE_NAME)

@@ -60,7 +60,8 @@ SUMS = (
         name="above_ns",
         title="Could gain",
         unit="ns",
-        definition="What it took longer than at the roof: what faster kernels could save at most.",
+        definition="What it took longer than at the roof: what faster kernels could save at most. Calls that are "
+        "faster than their roof make up for none of it.",
         is_minor=True,
         is_sum=True,
     ),

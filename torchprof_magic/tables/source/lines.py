@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.host.host_nest import host_nest
-from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
+from torchprof_magic.facts.host.host_states import called_ops, does_more_than_python, thread_timelines
 from torchprof_magic.facts.ops.calls import op_rows, ops_in
 from torchprof_magic.facts.ops.roofline import roofline
 from torchprof_magic.facts.shared import in_category, is_named, once_for_the_whole, once_per_trace
@@ -310,6 +310,7 @@ def _by_op(trace: Trace, part: TimeRange) -> pl.DataFrame:
     is_backward = first_forward_of_events(trace)[ops.row] >= 0
     own_ns, device_ns = inside.self_cpu_ns, inside.self_device_ns
     ran, places = places_that_ran(trace, ops.row), places_of(trace, ops.row)
+    on_path = _on_path_by_line(trace, part)
     is_there = part.touches(ops.start_ns, ops.dur_ns) | (device_ns > 0)
     # An old profiler writes its steps as ops.
     is_there &= ~is_named(trace, STEP_PATTERN)[ops.row]
@@ -321,13 +322,25 @@ def _by_op(trace: Trace, part: TimeRange) -> pl.DataFrame:
             "source": values_at(call_tree(trace).name, places.file),
             "hits": (~is_backward).astype(np.int64),
             "self_cpu_ns": np.where(ran.file == places.file, own_ns, 0),
-            "on_path_ns": ns_of_ops(trace, part)[:-1],
             "device_ns": np.where(is_backward, 0, device_ns),
             "backward_device_ns": np.where(is_backward, device_ns, 0),
         }
     )
     name = pl.col("source").first().str.extract(FUNCTION).fill_null("")
-    numbers = pl.col("hits", "self_cpu_ns", "on_path_ns", "device_ns", "backward_device_ns").sum()
+    numbers = pl.col("hits", "self_cpu_ns", "device_ns", "backward_device_ns").sum()
     sums = frame.filter(pl.Series(is_there)).drop_nulls("file").group_by("file", "line").agg(name, numbers)
-    sums = sums.with_columns(pl.col("self_cpu_ns").alias("total_cpu_ns"), pl.lit(None).alias("bytes"))
+    sums = sums.join(on_path, on=["file", "line"], how="left", nulls_equal=True)
+    sums = sums.with_columns(
+        pl.col("on_path_ns").fill_null(0), pl.col("self_cpu_ns").alias("total_cpu_ns"), pl.lit(None).alias("bytes")
+    )
     return sums.select(_SHARED.keys()).cast(_SHARED).sort("file", "line")  # type: ignore[arg-type]
+
+
+def _on_path_by_line(trace: Trace, part: TimeRange) -> pl.DataFrame:
+    """Return how long ops were on the path, by the line that called the outermost of them, as the host time is."""
+    nest, outer = host_nest(trace), called_ops(trace)
+    caller = np.arange(trace.events.height)
+    caller[nest.row[outer >= 0]] = nest.row[outer[outer >= 0]]
+    file, line = places_of(trace, caller[op_rows(trace).row]).columns()
+    frame = pl.DataFrame([file, line, pl.Series("on_path_ns", ns_of_ops(trace, part)[:-1])])
+    return frame.drop_nulls("file").group_by("file", "line").sum()

@@ -129,8 +129,8 @@ def test_work_after_a_wait_for_an_event_waits_for_the_other_stream() -> None:
     assert replayed_us(trace, made=300) == 900
 
 
-def test_the_caller_of_backward_waits_for_autograds_thread() -> None:
-    node = "autograd::engine::evaluate_function: MmBackward0"
+@pytest.mark.parametrize("node", ["autograd::engine::evaluate_function: MmBackward0", "MmBackward"])
+def test_the_caller_of_backward_waits_for_autograds_thread(node: str) -> None:
     trace = make_trace(
         STEP,
         span("aten::mm", 0, 100),

@@ -197,6 +197,20 @@ def test_old_stacks_at_ops_have_a_row_per_line_with_backward_at_the_forward_line
     assert hits.title == "Ops"
 
 
+def test_old_stacks_in_a_library_are_on_the_path_at_the_line_that_called_it_as_their_cpu_time_is() -> None:
+    fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    trace = make_trace(
+        span("ProfilerStep#0", 0, 100, cat="Operator"),
+        span(fetch, 10, 70, cat="Operator", **{"Call stack": "train.py(3): <module>"}),
+        span("aten::div", 20, 30, cat="Operator", **{"Call stack": "transforms.py(9): scale;train.py(3): <module>"}),
+    )
+    columns = ("file", "line", "cpu_ns", "total_cpu_ns", "on_path_ns")
+    assert lines_table(trace).frame.select(columns).rows() == [
+        ("train.py", 3, 70_000, 40_000, 70_000),
+        ("transforms.py", 9, 0, 30_000, 0),
+    ]
+
+
 def test_memory_that_another_line_frees_counts_at_both_and_is_called_a_change() -> None:
     events = span("aten::empty", 1, 2), allocation(1.5, 4096), span("aten::free", 11, 2), allocation(11.5, -4096)
     table = lines_table(watched(make_trace(*events), (1, 0, 10), (2, 10, 10)))
