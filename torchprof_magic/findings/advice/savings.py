@@ -11,7 +11,7 @@ from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.step_graph.edges import WAIT, WORKERS
 from torchprof_magic.facts.step_graph.graph import step_graph
-from torchprof_magic.findings.advice.kinds import DEVICES, NOWHERE, Advice, Effect, Spans
+from torchprof_magic.findings.advice.kinds import DEVICES, NOWHERE, THREADS, Advice, Effect, Spans
 from torchprof_magic.findings.advice.times import critical, ns_in_steps, recorded_share, step_ns
 from torchprof_magic.findings.what_if.asked import can_replay, predicted
 from torchprof_magic.findings.what_if.changes import Changed, floor_of_workers, left_of_fetches, pieces_of_rows
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # A call of which more is gone does not take place, and nothing waits in it.
 MOSTLY_GONE = 0.5
+# The graph may say so much more than what the device waits.
+_INEXACT = 0.01
 
 
 class Share(NamedTuple):
@@ -127,7 +129,18 @@ def _saved_ns(trace: Trace, one: Share, before: _Done, after: _Done) -> int:
     each = before.step_ns - after.step_ns
     is_in_all = counted_steps(trace).steps == len(each) > 1 and not one.effect.workers and bool((each > 0).all())
     saved = float(np.median(each)) if is_in_all else float(each.sum()) / counted_steps(trace).steps
-    return max(round(min(saved, one.most_ns)), 0)
+    return max(round(min(_as_waited(trace, one, saved), one.most_ns)), 0)
+
+
+def _as_waited(trace: Trace, one: Share, saved_ns: float) -> float:
+    """Return what is saved: what the device waits in the spans, where the graph says the same and hardly more.
+
+    The graph knows the delays of launches on average, so its answers are no more exact than that.
+    """
+    if one.spans is None or one.effect.where != THREADS or not trace.has_device or saved_ns <= 0:
+        return saved_ns
+    waited_ns = ns_in_steps(trace, critical(trace, one.spans))
+    return waited_ns if waited_ns < saved_ns <= waited_ns * (1 + _INEXACT) else saved_ns
 
 
 def _lost_ns(trace: Trace, one: Share) -> int:

@@ -138,6 +138,19 @@ def test_short_kernels_cost_the_time_in_which_the_host_launches_the_next_one() -
     assert [each.rule for each in advice(*short_kernels(90, kernel_us=20))] == []
 
 
+@pytest.mark.parametrize(
+    ("lines", "place"), [([3], ("train.py", 3)), ([3, 4], ("", None)), ([3, 3, 4], ("train.py", 3))]
+)
+def test_short_kernels_are_of_the_line_with_most_of_them_and_of_none_where_they_are_spread(
+    lines: list[int], place: tuple[str, int | None]
+) -> None:
+    events = short_kernels(90)
+    for number, op in enumerate(each for each in events if each["name"] == "aten::add"):
+        op["args"]["Call stack"] = f"train.py({lines[number % len(lines)]}): step"
+    (found,) = advice(*events)
+    assert (found.file, found.line) == place
+
+
 def products(name: str, dur_us: float = 9_000, **args: Any) -> list[dict[str, Any]]:
     return [span("aten::mm", 0, 50, **args), launch(10, 5, correlation=1), kernel(name, 100, dur_us, correlation=1)]
 
@@ -238,4 +251,4 @@ def test_no_advice_saves_more_than_the_wait_of_its_cause_that_stands_beside_it(t
     assert found
     for rule, saving_ns in found.items():
         assert saving_ns is not None
-        assert saving_ns <= 1.01 * causes[of_rule[rule]] / steps  # the graph knows delays of launches on average
+        assert saving_ns <= causes[of_rule[rule]] / steps + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -40,6 +41,8 @@ def small_kernels(trace: Trace) -> Advice | None:
     inside = within_steps(trace, Spans(pieces.start_ns[launches], pieces.end_ns[launches]))
     idle_ns = ns_in_steps(trace, inside)
     cause = account.causes["op dispatch"]
+    # What is spread over lines is changed at none of them.
+    at = cause if 2 * cause.line_ns > cause.ns else replace(cause, file="", line=None)
     return Advice(
         rule="small_kernels",
         title="Launch many kernels at once",
@@ -47,8 +50,8 @@ def small_kernels(trace: Trace) -> Advice | None:
         evidence=f"{format_count(kernels_per_step(trace))} kernels {each(trace)} are launched one by one, "
         f"{format_ratio(short)} of them of less than 10 µs. For {format_ns(idle_ns)} the queue is empty, and the "
         "device waits until the host has launched the next one. A graph launches all of them in one call.",
-        file=cause.file,
-        line=cause.line,
+        file=at.file,
+        line=at.line,
         op=cause.name,
         certainty="estimated",
         link=LINK,
