@@ -22,6 +22,7 @@ async function answerOf(
   weight: keyof typeof WEIGHTS,
   boxes: Boxes,
   more: Partial<TreeHeader> = {},
+  awaits: Float64Array | null = null,
 ): Promise<string | undefined> {
   const sizes = Float64Array.from(boxes, ([, , size]) => size);
   const frame = encodeFrame([
@@ -31,6 +32,9 @@ async function answerOf(
     ["phase", boxes.map(() => "forward")],
     [`self_${weight}`, sizes],
     [`total_${weight}`, sizes],
+    ...(awaits === null
+      ? []
+      : (["self_awaits_ns", "total_awaits_ns"] as const).map((name) => [name, awaits] as const)),
   ]);
   const packed = packViews([treeHeader("flame", { weights: [WEIGHTS[weight]], ...more })], [frame]);
   const host = hostOf({ views: packed.views });
@@ -49,6 +53,22 @@ it("says that the whole adds up threads where it does", async () => {
   const threads = [thread("main"), thread("autograd")];
   expect(await answerOf("cpu_ns", boxes, { threads })).toBe(
     "7 ms of 9 ms (2 threads added up) in line 4",
+  );
+});
+
+it("says how much of that is there twice, because a thread waits for another", async () => {
+  const boxes: Boxes = [
+    ["all", "root", 9e6, -1],
+    ["backward", "annotation", 5e6, 0],
+    ["line 4", "line", 4e6, 0],
+  ];
+  const thread = (name: string) => ({ name, host_ns: 1e6 });
+  const threads = [thread("main"), thread("autograd")];
+  expect(await answerOf("cpu_ns", boxes, { threads }, Float64Array.of(4e6, 4e6, 0))).toBe(
+    "4 ms of 9 ms (2 threads added up, 4 ms of it waiting for one another) in line 4",
+  );
+  expect(mounted?.root.querySelector(".tp-legend")?.textContent).toContain(
+    "waiting for other threads",
   );
 });
 

@@ -250,6 +250,12 @@ function asideOf({ names, awaits }: FlameModel, weight: WeightHeader, total: Num
   return total.map((size, row) => (names.keys[row] === before ? size : 0));
 }
 
+/** How much of the host time threads wait for one another, whose time is there, too. */
+function twiceOf({ awaits, steps }: FlameModel): string {
+  const ns = awaits?.[0] ?? 0;
+  return ns > 0 ? `, ${formatValue(ns / steps, "ns")} of it waiting for one another` : "";
+}
+
 /** The path that has most of the weight, as a sentence; a click selects its last box. */
 function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
   const { model } = moves;
@@ -271,7 +277,7 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
       <strong>{formatValue(size(last) / weightDivisor(model, weight), weight.unit)}</strong> of{" "}
       {formatValue(size(0) / weightDivisor(model, weight), weight.unit)}
       {model.steps > 1 && " per step"}
-      {threads > 1 && ` (${plural(threads, "thread")} added up)`} in{" "}
+      {threads > 1 && ` (${plural(threads, "thread")} added up${twiceOf(model)})`} in{" "}
       <Button class="tp-link" title={names.join(" › ")} onClick={() => moves.select(last)}>
         <bdi class="tp-code">{hotNames(model, path.slice(1))}</bdi>
       </Button>
@@ -441,7 +447,7 @@ function PhaseLegend({ model, theme }: FlameLegendProps) {
     ({ name }) => isSeen(name) || (name === "waiting" && model.awaits !== null),
   );
   const entries = shown.map(({ name, title }) => ({
-    title,
+    title: name === "waiting" && !isSeen(name) ? "waiting for other threads" : title,
     phase: name,
     color: phaseColor(name, theme),
   }));

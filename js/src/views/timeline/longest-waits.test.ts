@@ -107,7 +107,7 @@ describe("the longest waits of a window", () => {
       long: "50 µs",
       what: "mostly op dispatch",
       name: "aten::mul",
-      where: "train.py:7 · 50 µs into step 4",
+      where: "train.py:7 · 30 µs into step 4",
     });
     expect([blocked?.what, blocked?.name]).toEqual(["a call that holds the host", "cudaMemcpy"]);
     expect(python).toEqual({

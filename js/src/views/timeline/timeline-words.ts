@@ -74,9 +74,8 @@ export function isAll({ whole }: Place, { start, end }: Span<Ns>): boolean {
   return start <= whole.start && end >= whole.end;
 }
 
-/** "39.6 ms into step 5". */
-export function whenOf(model: TimelineModel, row: number): string {
-  const start = model.start[row] ?? 0;
+/** "39.6 ms into step 5", of a slice or of a moment. */
+export function whenOf(model: TimelineModel, row: number, start = model.start[row] ?? 0): string {
   const step = stepAt(model, start);
   return step === undefined
     ? `at ${formatNs(start - model.whole.start)}`
@@ -211,7 +210,7 @@ const NEARLY_ALL = 0.9;
  */
 export function waitWords(
   model: TimelineModel,
-  { row, ns, causeNs, rowNs, isExact }: LongWait,
+  { row, ns, causeNs, rowNs, isExact, start }: LongWait,
 ): {
   readonly long: string;
   readonly what: string;
@@ -224,7 +223,9 @@ export function waitWords(
     long: `${isExact ? "" : "≈ "}${formatNs(main ?? ns)}`,
     what: main === undefined ? `mostly ${cause}` : cause,
     name: rowNs >= MOSTLY * causeNs ? wordAt(model.names, row) : "",
-    where: [place, whenOf(model, row)].filter(Boolean).join(" · "),
+    where: [place, whenOf(model, row, main === rowNs ? undefined : start)]
+      .filter(Boolean)
+      .join(" · "),
   };
 }
 
