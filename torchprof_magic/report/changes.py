@@ -106,7 +106,7 @@ class Changes(HasTables[Runs]):
     def answer(self) -> str:
         """What makes most of the change, and which waiting changed for sure; empty if nothing is more than noise."""
         most = self._cause.words if self._cause is not None else ""
-        if not most and self.change.basis == "steps":
+        if not most and self.change.basis in ("steps", "waits"):
             most = largest_change(next(iter(self.largest.values())))
         waiting = phase_words(sure_phases(self.before, self.after))
         return " ".join(part for part in (most, waiting) if part)

@@ -143,6 +143,9 @@ def _why_plain(change: RunChange) -> str:
 def _decided(change: RunChange) -> str:
     if change.basis == "work" and change.work is not None:
         return f"{_of_work(change.work)} {_vary(change)}"
+    if change.basis == "waits" and change.work is not None:
+        how = "longer" if change.work.difference > 0 else "less"
+        return f"Every recorded step sleeps or waits {how} after than before, by more than the waits of one run vary."
     if change.kind == "unclear" and change.p < LIKELY_P:
         return "The fastest quarter of the steps changed, but the typical step did not change in the same direction."
     if change.kind == "unclear":

@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
 from torchprof_magic.facts.counted_steps import typical_of
 from torchprof_magic.findings.compare.common_drift import drift_of, fastest_change, shared_change, shown_drift_of
 from torchprof_magic.findings.compare.step_change import (
@@ -17,7 +19,7 @@ from torchprof_magic.findings.compare.step_change import (
     find_step_change,
     interval_of,
 )
-from torchprof_magic.findings.compare.work_change import find_work_change
+from torchprof_magic.findings.compare.work_change import WAITING, find_wait_change, find_work_change
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.compare.per_step import RunSample
@@ -36,17 +38,17 @@ _CROWDED = 0.2
 class RunChange:
     """How the step time changed. ``ratio`` is that of the typical steps, after over before, so that of the times shown.
 
-    Where ``basis`` is ``work``, it is the ratio that this work makes alone. ``interval`` is the confidence interval
+    Where ``basis`` is ``work``, it is the ratio that work makes alone. ``interval`` is the confidence interval
     of 98 %, widened to hold ``ratio`` where that is of the typical steps, while the lower quartiles are tested.
-    ``basis`` says what decided: the times of the ``steps``, or ``work`` that only one run does, if the steps alone
-    cannot tell. ``drift`` is how many times longer took what both runs do equally often, and ``shown_drift`` how many
-    times longer these ops took together in the typical steps, 1 if that is not the same way. ``work`` is None if all
-    that is called is called equally often, or if that cannot be known. ``is_plain`` tells that the steps compared are
-    those that ran without the profiler, ``same_details`` that both runs recorded the same beyond times, and
-    ``same_inputs`` that the shapes of their inputs are the same, or not known. ``others_shares`` are the parts of the
-    machine that other programs took during each run, if that may have caused the change of the steps.
-    ``fastest_ratio`` is after over before of the fastest that each op ran, or of the fastest step if those without
-    the profiler are compared.
+    ``basis`` says what decided: the times of the ``steps``, or, if these alone cannot tell, ``work`` that only one run
+    does, or ``waits`` that are longer in every recorded step of one. ``drift`` is how many times longer took what both
+    runs do equally often, and ``shown_drift`` how many times longer these ops took together in the typical steps, 1 if
+    that is not the same way. ``work`` is None if all that is called is called equally often, or if that cannot be
+    known. ``is_plain`` tells that the steps compared are those that ran without the profiler, ``same_details`` that
+    both runs recorded the same beyond times, and ``same_inputs`` that the shapes of their inputs are the same, or not
+    known. ``others_shares`` are the parts of the machine that other programs took during each run, if that may have
+    caused the change of the steps. ``fastest_ratio`` is after over before of the fastest that each op ran, or of the
+    fastest step if those without the profiler are compared.
     """
 
     kind: ChangeKind
@@ -54,7 +56,7 @@ class RunChange:
     ratio: float
     interval: tuple[float, float]
     p: float
-    basis: Literal["steps", "work", ""]
+    basis: Literal["steps", "work", "waits", ""]
     before_ns: float
     after_ns: float
     before_steps: int
@@ -95,14 +97,15 @@ def find_change(before: RunSample, after: RunSample) -> RunChange:
     compared = compared_steps(before, after)
     typical = _typical(before, compared.before, compared), _typical(after, compared.after, compared)
     steps, drift = _by_steps(before, after, compared), drift_of(before, after)
-    work = find_work_change(before, after)
+    work = _find_work(before, after, compared)
     decided = steps
     if work is not None and not compared.is_plain:
         decided = _with_work(steps, work, drift, SURE_P)
     elif work is not None and _confirms(steps, work):
         decided = _with_work(steps, work._replace(p=_both_p(work.p, steps.p / 2)), drift, LIKELY_P)
     is_by_work = decided is not steps and (decided.kind != steps.kind or decided.p != steps.p)
-    if not is_by_work:
+    is_of_waits = is_by_work and work is not None and work.name == WAITING and _goes_with(decided, typical)
+    if is_of_waits or not is_by_work:
         decided = _of_typical(decided, typical[1] / typical[0] if typical[0] else math.nan)
     return RunChange(
         kind=decided.kind,
@@ -110,7 +113,7 @@ def find_change(before: RunSample, after: RunSample) -> RunChange:
         ratio=decided.ratio,
         interval=decided.interval,
         p=decided.p,
-        basis="" if decided.kind == "unclear" else "work" if is_by_work else "steps",
+        basis="" if decided.kind == "unclear" else "waits" if is_of_waits else "work" if is_by_work else "steps",
         before_ns=typical[0],
         after_ns=typical[1],
         before_steps=len(compared.before),
@@ -124,6 +127,22 @@ def find_change(before: RunSample, after: RunSample) -> RunChange:
         others_shares=_crowded_by(before, after, math.log(steps.ratio)),
         fastest_ratio=math.exp(_fastest(before, after, compared)) if min(map(len, compared[:2])) else math.nan,
     )
+
+
+def _find_work(before: RunSample, after: RunSample, compared: ComparedSteps) -> WorkChange | None:
+    """Return the work that differs, or how much longer one run waits, if that is surer and goes the same way."""
+    work = find_work_change(before, after)
+    steps_ns = np.asarray(compared.before, np.float64), np.asarray(compared.after, np.float64)
+    waits = find_wait_change(before, after, steps_ns)
+    if waits is None or work is None:
+        return work or waits
+    return waits if waits.p < work.p and waits.difference * work.difference > 0 else work
+
+
+def _goes_with(decided: StepChange, typical: tuple[float, float]) -> bool:
+    """Return whether the typical steps changed by what the interval of a change allows."""
+    low, high = decided.interval
+    return typical[0] > 0 and low <= typical[1] / typical[0] <= high
 
 
 def _typical(run: RunSample, steps_ns: tuple[int, ...], compared: ComparedSteps) -> float:

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.findings.compare.step_change import LEAST_STEPS, jackknife_variance, tail_of_t
+from torchprof_magic.findings.compare.step_change import (
+    COMPARED_QUANTILE,
+    LEAST_STEPS,
+    jackknife_variance,
+    tail_of_t,
+)
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.compare.per_step import Cells, FloatArray, RunSample
@@ -23,6 +28,8 @@ _REGULAR_SHARE = 0.9
 LEAST_RATIO = 0.005
 # Python between the calls, and caches, belong to the work, but are not in its ops.
 MODEL_ERROR = 0.3
+# A wait has none of these, but part of it may run beside something else, and the steps that it is added to vary.
+_WAIT_ERROR = 0.15
 _MOST_SHARE = 0.99
 _PERMUTATIONS = 2_000
 # Three steps cannot be dealt to two runs in enough ways, so Student's t tells the chance. Only the run with the work
@@ -32,6 +39,8 @@ _FREEDOM_OF_FEW = 2
 _LEAST_ERROR = 1e-9
 # A wait that one run has and the other has not: below the first share of a step, and above the second.
 _NO_WAIT, _A_WAIT = 0.002, 0.01
+# Two runs wait for other times if the gap between these is so many times what they vary by within the runs.
+_APART = 3
 WAITING = "sleeping or waiting"
 
 
@@ -81,6 +90,32 @@ def find_work_change(before: RunSample, after: RunSample) -> WorkChange | None:
     name = _largest(extra[1] if difference > 0 else extra[0])
     calls = [round(each.get(name, 0)) for each in regular]
     return WorkChange(difference, max(error, MODEL_ERROR * abs(difference)), p, name, *calls)
+
+
+def find_wait_change(before: RunSample, after: RunSample, steps_ns: tuple[FloatArray, FloatArray]) -> WorkChange | None:
+    """Return the change by waits that are longer in every recorded step of one run; None if they are not.
+
+    How long a thread sleeps hardly depends on how busy the machine is, so its time is compared, and not its share of
+    steps that vary. ``steps_ns`` are the steps that are compared, to which the waits were added. Needs three recorded
+    steps of each run without a device.
+    """
+    idle = [np.asarray(run.idle_ns, np.float64) for run in (before, after)]
+    if before.has_device or after.has_device or min(map(len, idle)) < _LEAST_WORK_STEPS or not all(map(len, steps_ns)):
+        return None
+    shorter, longer = sorted(idle, key=np.median)
+    more_ns = float(np.median(longer) - np.median(shorter))
+    base_ns = float(np.quantile(steps_ns[0 if longer is idle[1] else 1], COMPARED_QUANTILE))
+    if not _is_apart(shorter, longer) or more_ns < _A_WAIT * base_ns:
+        return None
+    difference = math.log1p(more_ns / base_ns) * (1 if longer is idle[1] else -1)
+    error = math.sqrt(sum(float(ns.var(ddof=1)) / len(ns) for ns in idle)) / more_ns
+    p = tail_of_t(1 / max(error, _LEAST_ERROR), _FREEDOM_OF_FEW)
+    return WorkChange(difference, _WAIT_ERROR * abs(difference), p, WAITING, 0, 0)
+
+
+def _is_apart(shorter: FloatArray, longer: FloatArray) -> bool:
+    """Return whether all times of one run are longer than those of the other by far more than they vary."""
+    return float(longer.min() - shorter.max()) > _APART * float(np.ptp(longer) + np.ptp(shorter))
 
 
 def what_is_same(before: RunSample, after: RunSample) -> str:
