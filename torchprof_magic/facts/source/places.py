@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,10 +38,13 @@ if TYPE_CHECKING:
 
 # Packages whose frames say how torch works, not what the user wrote.
 _MACHINERY = ("torch", "triton", "torchprof_magic", "IPython", "ipykernel", "runpy")
-_INSTALLED = r"^.*[/\\](?:site|dist)-packages[/\\]"
-_BUILT_IN = r"^<(frozen|string|built-in)"
-_OWN_FOLDER = r"[/\\](torchprof_magic|ipykernel|IPython)[/\\]"
-_STANDARD = r"^.*[/\\]lib[/\\]python[0-9][.0-9]*[/\\]|^[A-Za-z]:\\.*\\Lib\\"
+_NOT_USERS = frozenset((*_MACHINERY, *sys.stdlib_module_names))
+_INSTALLED = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\]")
+_NOBODYS = re.compile(rf"^<(?:frozen|string|built-in)|{GENERATED}")
+_OWN_FOLDER = re.compile(r"[/\\](?:torchprof_magic|ipykernel|IPython)[/\\]")
+_STANDARD = re.compile(r"^.*[/\\]lib[/\\]python[0-9][.0-9]*[/\\]|^[A-Za-z]:\\.*\\Lib\\")
+_TOP = re.compile(r"[^/\\(]+")
+MOST_FILES = 10_000
 
 
 class Places(NamedTuple):
@@ -225,15 +230,20 @@ def is_users_file(files: pl.Series) -> BoolArray:
     """
     if files.null_count() == len(files):
         return np.zeros(len(files), np.bool_)
-    once = distinct(files).cast(pl.String)
-    short = pl.col("file").str.replace(_INSTALLED, "").str.replace(_STANDARD, "")
-    top = short.str.extract(r"^([^/\\(]+)").str.replace(r"\.py$", "").fill_null("")
-    is_machinery = top.is_in([*_MACHINERY, *sys.stdlib_module_names]) | short.str.contains(_OWN_FOLDER)
-    is_machinery |= pl.col("file").str.contains(_BUILT_IN) | pl.col("file").str.contains(GENERATED)
-    users = once.to_frame("file").filter(~is_machinery)["file"]
+    users = [file for file in distinct(files).cast(pl.String).drop_nulls() if _is_users(file)]
     if len(users) == 0:
         return np.zeros(len(files), np.bool_)
-    return files.cast(pl.String).is_in(users.implode()).fill_null(value=False).to_numpy()
+    return files.cast(pl.String).is_in(users).fill_null(value=False).to_numpy()
+
+
+@lru_cache(maxsize=MOST_FILES)
+def _is_users(file: str) -> bool:
+    """Return whether one file is; the ranks of a job and the cells of a notebook have the same ones."""
+    if _NOBODYS.search(file):
+        return False
+    short = _STANDARD.sub("", _INSTALLED.sub("", file, count=1), count=1)
+    top = _TOP.match(short)
+    return not (_OWN_FOLDER.search(short) or (top and top[0].removesuffix(".py") in _NOT_USERS))
 
 
 MODULE_FRAME = "nn.Module: "
