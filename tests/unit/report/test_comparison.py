@@ -131,6 +131,14 @@ def test_everything_that_takes_twice_as_long_is_not_put_down_to_interruptions() 
     assert "interrupt" not in comparison.evidence
 
 
+def test_a_run_without_steps_is_said_to_be_compared_in_all_with_one_step() -> None:
+    bare = make_trace(span("aten::mm", 0, 500))
+    said = "The run before has no steps: all of its times are compared with one step of the other."
+    assert compared(bare, program()).warnings[0] == said
+    assert compared(program(), bare).warnings[0] == said.replace("before", "after")
+    assert compared(bare, bare).warnings == []
+
+
 def test_steps_without_the_profiler_are_no_slower_if_the_fastest_are_as_fast() -> None:
     def three(*seconds: float) -> Trace:
         return with_meta(program(steps=3), plain_step_ns=tuple(round(each * 1e9) for each in seconds))

@@ -36,7 +36,12 @@ def changed_settings(before: Trace, after: Trace) -> pl.DataFrame:
 def warnings_of(before: Trace, after: Trace) -> list[str]:
     """Return what makes the comparison of two runs less than fair, as sentences."""
     metas = before.meta, after.meta
-    found = [text for which in (0, 1) if (text := _details_warning(metas, which))]
+    found = [
+        f"The run {which} has no steps: all of its times are compared with one step of the other."
+        for which, trace, other in (("before", before, after), ("after", after, before))
+        if trace.steps.height == 0 < other.steps.height
+    ]
+    found += [text for which in (0, 1) if (text := _details_warning(metas, which))]
     if before.has_device != after.has_device:
         found.append("Only one run recorded an accelerator, so device times are not compared.")
     if _machine(metas[0]) != _machine(metas[1]) or _has_other_cpu(*metas):

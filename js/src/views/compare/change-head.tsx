@@ -124,7 +124,7 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
             <small>
               {is_shown && "this run · "}
               {plural(steps.length, "step")}
-              {typical !== null && ` · typical ${formatNs(typical)}`}
+              {typical !== null && ` · mean ${formatNs(typical)}`}
             </small>
           </span>
         ))}
@@ -186,7 +186,7 @@ function RunDots({ run: { steps, typical, left_out: leftOut }, top, x }: RunDots
           y1={top + 2}
           y2={top + ROW_PX - 2}
         >
-          <title>Typical step: {formatNs(typical)}, the mean of those that count</title>
+          <title>{formatNs(typical)}, the mean of the steps that count</title>
         </line>
       )}
     </>
@@ -202,7 +202,7 @@ function Legend({ change }: { readonly change: ChangeHeader }) {
       <span aria-hidden="true">●</span> a step
       {runs.some(({ typical }) => typical !== null) && (
         <>
-          <b aria-hidden="true">┃</b> typical step
+          <b aria-hidden="true">┃</b> mean
         </>
       )}
       {runs.some(({ left_out: leftOut }) => leftOut.length > 0) && (

@@ -125,7 +125,7 @@ describe("a comparison", () => {
     expect(report.root.dataset.tpView).toBe("compare");
     expect(document.activeElement).toBe(report.root);
     expect(find(report.root, ".tp-dots-names").textContent).toBe(
-      "run 02 steps · typical 1 msrun 1this run · 2 steps · typical 1 ms",
+      "run 02 steps · mean 1 msrun 1this run · 2 steps · mean 1 ms",
     );
   });
 
@@ -159,7 +159,7 @@ describe("the head of a comparison", () => {
 
   it("says what its marks mean, and of crosses only where there are some", async () => {
     const whole = changeOf(1);
-    expect(legend((await show(comparedHost(1))).root)).toBe("● a step┃ typical step");
+    expect(legend((await show(comparedHost(1))).root)).toBe("● a step┃ mean");
     const runs = whole.runs.map((run) => ({ ...run, left_out: [1] }));
     const { root } = await show(comparedHost(1, { change: { ...whole, runs } }));
     expect(legend(root)).toContain("× does not count");

@@ -22,7 +22,9 @@ const CHANGE_MARK_PX = 20;
 // The header row is the first of the grid, and rows count from one.
 const FIRST_ROW_INDEX = 2;
 
-// In a comparison: the columns of the run that lacks a row. It is neither faster nor slower.
+// What changed by less than this part of the largest change is called neither slower nor faster.
+const SLIGHT = 0.05;
+// In a comparison: the columns of the run that lacks a row.
 const ABSENT: Readonly<Record<string, RegExp>> = { new: /before/, gone: /after/ };
 
 /** What a row asks of its table, by its number in the frame and its position. */
@@ -220,16 +222,16 @@ function Cell(props: CellProps) {
 
 /** A difference: a bar to either side of a middle line, with its sign. */
 function ChangeCell({
-  frame,
+  report,
   column,
   row,
   value,
   number,
 }: CellProps & { readonly value: ComponentChild; readonly number: number }) {
-  const isInBoth = ABSENT[stringAt(frame, "status", row)] === undefined;
-  const signed = isInBoth ? number : 0;
-  const kind = signed > 0 ? "slower" : signed < 0 ? "faster" : "same";
   const half = barRatio(column, row) / 2;
+  const isUnsure = column.header.unit === "ns" && report.source.header.change?.kind === "unclear";
+  const signed = isUnsure || half < SLIGHT / 2 ? 0 : number;
+  const kind = signed > 0 ? "slower" : signed < 0 ? "faster" : "same";
   return (
     <>
       <span class="tp-bar-track tp-change-track">

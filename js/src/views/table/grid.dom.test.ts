@@ -6,7 +6,7 @@ import { columnHeader, tableHeader } from "../../../test/headers";
 import { find, hostOf, type Mounted, mount, openTab, press, settle } from "../../../test/report";
 import { decodeFrame } from "../../wire/decode";
 import type { Column } from "../../wire/frame";
-import type { BarPart, ReportHeader } from "../../wire/header";
+import type { BarPart, ChangeHeader, ReportHeader } from "../../wire/header";
 import { barRatio, fittingColumns, gridColumns } from "./grid-columns";
 import { orderedRows } from "./grid-order";
 import { createGridTable, type GridTable } from "./grid-table";
@@ -41,6 +41,11 @@ async function type(root: HTMLElement, text: string): Promise<void> {
   search.value = text;
   search.dispatchEvent(new Event("input", { bubbles: true }));
   await settle();
+}
+
+function changeOf(kind: ChangeHeader["kind"]): ChangeHeader {
+  const words = { title: "", numbers: "", answer: "", opens: "", evidence: "", same: "" };
+  return { kind, ...words, warnings: [], runs: [], settings: [] };
 }
 
 describe("a table", () => {
@@ -487,46 +492,54 @@ function sorted(values: Float64Array, isDescending: boolean): readonly number[] 
 }
 
 describe("a comparison", () => {
-  it("says of what is in one run only neither faster nor slower, and no number of the other run", async () => {
-    const { views } = JSON.parse(String(hostOf().get("_header"))) as ReportHeader;
-    const [first] = views;
-    if (first?.shape !== "table") throw new Error("the first view is no table");
-    const columns = [
-      columnHeader("name", "code"),
-      columnHeader("before_ns", "ns"),
-      columnHeader("after_ns", "ns"),
-      columnHeader("delta_ns", "ns", { is_change: true, has_bar: true }),
-      columnHeader("status", "text"),
-    ];
-    const frame = encodeFrame([
-      ["name", ["a", "b", "c"]],
-      ["before_ns", Float64Array.of(5, 0, 8)],
-      ["after_ns", Float64Array.of(9, 7, 0)],
-      ["delta_ns", Float64Array.of(4, 7, -8)],
-      ["status", ["both", "new", "gone"]],
-    ]);
-    const packed = packViews([{ ...first, columns, sort_by: null, count: 3 }], [frame]);
-    const host = hostOf({ views: packed.views });
-    host.traits.set("_data", packed.data);
-    report = mount(host);
-    await settle();
-    const { root } = report;
-    const said = [0, 1, 2].map((row) =>
-      Array.from(
-        find(root, `.tp-rows [data-tp-row="${row}"]`).querySelectorAll(".tp-value"),
-        (each) => each.textContent,
-      ).slice(0, 3),
-    );
-    expect(said).toEqual([
-      ["5", "9", "4"],
-      ["–", "7", "7"],
-      ["8", "–", "−8"],
-    ]);
-    const bars = Array.from(
-      root.querySelectorAll(".tp-rows .tp-bar"),
-      ({ className }) => className,
-    );
-    expect(bars).toEqual(["tp-bar tp-slower", "tp-bar tp-same", "tp-bar tp-same"]);
-    expect(root.textContent.match(/[▲▼] ?\d/g)).toEqual(["▲ 4"]);
-  });
+  it.each([
+    ["slower", ["slower", "slower", "faster", "same"], ["▲ 4", "▲ 7", "▼ −"]],
+    ["unclear", ["same", "same", "same", "same"], null],
+  ] as const)(
+    "marks what changed most and what one run lacks as slower or faster in a change that is %s",
+    async (kind, colors, signs) => {
+      const { views } = JSON.parse(String(hostOf().get("_header"))) as ReportHeader;
+      const [first] = views;
+      if (first?.shape !== "table") throw new Error("the first view is no table");
+      const columns = [
+        columnHeader("name", "code"),
+        columnHeader("before_ns", "ns"),
+        columnHeader("after_ns", "ns"),
+        columnHeader("delta_ns", "ns", { is_change: true, has_bar: true }),
+        columnHeader("status", "text"),
+      ];
+      const frame = encodeFrame([
+        ["name", ["a", "b", "c", "d"]],
+        ["before_ns", Float64Array.of(5, 0, 8, 5)],
+        ["after_ns", Float64Array.of(9, 7, 0, 5.3)],
+        ["delta_ns", Float64Array.of(4, 7, -8, 0.3)],
+        ["status", ["both", "new", "gone", "both"]],
+      ]);
+      const packed = packViews([{ ...first, columns, sort_by: null, count: 4 }], [frame]);
+      const host = hostOf({ views: packed.views, change: changeOf(kind) });
+      host.traits.set("_data", packed.data);
+      report = mount(host);
+      await settle();
+      const { root } = report;
+      const said = [0, 1, 2].map((row) =>
+        Array.from(
+          find(root, `.tp-rows [data-tp-row="${row}"]`).querySelectorAll(".tp-value"),
+          (each) => each.textContent,
+        ).slice(0, 3),
+      );
+      expect(said).toEqual([
+        ["5", "9", "4"],
+        ["–", "7", "7"],
+        ["8", "–", "−8"],
+      ]);
+      const bars = Array.from(
+        root.querySelectorAll(".tp-rows .tp-bar"),
+        ({ className }) => className,
+      );
+      expect(bars).toEqual(colors.map((color) => `tp-bar tp-${color}`));
+      expect(root.querySelector(".tp-rows")?.textContent.match(/[▲▼] [\d−]/g) ?? null).toEqual(
+        signs,
+      );
+    },
+  );
 });
