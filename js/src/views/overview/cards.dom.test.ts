@@ -131,6 +131,27 @@ describe("what to change", () => {
     expect(find(mounted.root, ".tp-rows [aria-selected=true]").textContent).toBe("3h = layer(h)");
   });
 
+  it("says what could gain by the roofline where no advice was found", async () => {
+    const names = { x: "name", y: "name", x_of_none: "name", size: "name", phase: "name" };
+    const points = { ...names, roofs: [{ title: "memory", flops_per_s: 0, bytes_per_s: 1e12 }] };
+    const answer = "`aten::mul` could gain most: 3 of 7 ms per step (55 % of the memory roof).";
+    const roofline = tableHeader("roofline", {
+      columns: [columnHeader("name", "code")],
+      points,
+      answer,
+      count: 1,
+    });
+    const packed = packViews([roofline], [encodeFrame([["name", ["aten::mul"]]])]);
+    const host = hostOf({ views: [factsHeader("overview"), ...packed.views] });
+    host.traits.set("_data", packed.data);
+    mounted = mount(host);
+    await settle();
+    const said = find(mounted.root, "[data-tp-no-advice]").textContent;
+    expect(said).toContain(
+      "no rule for advice applies to this recording. aten::mul could gain most: 3 of 7",
+    );
+  });
+
   it("says that nothing was found without advice", async () => {
     expect(await textsOf()).toEqual([]);
     expect(document.body.textContent).toContain("What to changeNothing found: no rule for advice");

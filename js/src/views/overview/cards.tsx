@@ -28,13 +28,18 @@ interface CardsProps {
   readonly hasSteps: boolean;
 }
 
-/** Says so where there is no advice, as that is an answer, too. */
-export function NoCards({ isDoubted }: { readonly isDoubted: boolean }) {
-  const found = isDoubted ? "Nothing besides what is said above" : "Nothing found";
+/** Says so where there is no advice, as that is an answer, too; and what the roofline says could gain. */
+export function NoCards({ report }: WithReport) {
+  const { verdict, views } = report.source.header;
+  const found = verdict.doubts.length > 0 ? "Nothing besides what is said above" : "Nothing found";
+  const roofline = views.find((view) => view.shape === "table" && view.points?.roofs.length);
   return (
     <section class="tp-facts tp-cards" data-tp-no-advice>
       <h3>What to change</h3>
-      <p class="tp-aside">{found}: no rule for advice applies to this recording.</p>
+      <p class="tp-aside">
+        {found}: no rule for advice applies to this recording.{" "}
+        {roofline?.shape === "table" && <Marked text={roofline.answer} />}
+      </p>
     </section>
   );
 }

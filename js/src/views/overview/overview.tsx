@@ -74,9 +74,7 @@ export function FactsView({ report, view }: FactsProps) {
       <div class="tp-columns">
         {main.map((section) => sectionOf(report, section))}
         {code !== null && all}
-        {cards.length === 0 && (
-          <NoCards isDoubted={report.source.header.verdict.doubts.length > 0} />
-        )}
+        {cards.length === 0 && <NoCards report={report} />}
       </div>
       {top.length > 1 && (
         <div class="tp-top-lists">
