@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, PhaseSpan, Se
 from torchprof_magic.model.trace import MEMORY_CATEGORIES
 from torchprof_magic.model.units import format_bytes
 from torchprof_magic.tables.memory.module_strip import module_strip
+from torchprof_magic.tables.memory.starting_level import WITHOUT_OLDER, starting_note
 from torchprof_magic.tables.phase_strip import phase_strip
 
 if TYPE_CHECKING:
@@ -93,11 +95,17 @@ def memory_series(trace: Trace) -> Series:
     frame = _level_frame(trace)
     if frame.height == 0:
         return Series(frame=frame, bands=BANDS[:1])
-    bands = BANDS if frame["reserved_bytes"].is_not_null().any() else BANDS[:1]
+    total = replace(TOTAL, title="Allocated in the recording") if _begins_at_none(trace, frame) else TOTAL
+    bands = (total, RESERVED) if frame["reserved_bytes"].is_not_null().any() else (total,)
     stacked = tuple(band for band in _from_the_bottom(frame) if band.name in frame.columns)
     marks = (*_peaks(frame), *_step_marks(trace))
     modules = module_strip(trace, MOST_SPANS)
     return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace), modules=modules)
+
+
+def _begins_at_none(trace: Trace, frame: pl.DataFrame) -> bool:
+    """Return whether no curve has what was in use before; where only some lack it, it is said of their peaks."""
+    return {starting_note(trace, lane) for lane in frame["lane"].unique()} == {WITHOUT_OLDER}
 
 
 def _from_the_bottom(frame: pl.DataFrame) -> tuple[Column, ...]:

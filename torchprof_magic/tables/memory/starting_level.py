@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from torchprof_magic.facts.memory.alive import is_snapshot
 from torchprof_magic.facts.memory.blocks import HOST
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
+WITHOUT_OLDER = "without what was in use before"
+
 
 def starting_note(trace: Trace, device: str) -> str:
-    """Return what the peak of a device does not count; empty if it counts everything, as accelerators do.
+    """Return what the peak of a device does not count; empty if it counts everything, as allocators report it.
 
     A live run knows all storages of the host from before it, unless they are too many. Otherwise the parameters,
     buffers, gradients, optimizer state and inputs are known, or only what was released in the recording.
     """
-    if device != HOST or is_snapshot(trace) or trace.meta.knows_storages:
+    if is_snapshot(trace) or (device == HOST and trace.meta.knows_storages):
         return ""
-    what = "older tensors but those of models and optimizers" if trace.tags.height else "what was in use before"
-    return f"without {what}"
+    if device != HOST:
+        total = trace.memory.filter(pl.col("device") == device)["allocated_bytes"]
+        return WITHOUT_OLDER if len(total) and total.is_null().all() else ""
+    return "without older tensors but those of models and optimizers" if trace.tags.height else WITHOUT_OLDER

@@ -59,7 +59,7 @@ export function Cards({ report, cards, first, hasSteps }: CardsProps) {
             <span class="tp-card-number">{each.number}</span>
             <div>
               <Marked text={wordsOf(each, first)} />
-              {each.card.place !== "" && <Place report={report} card={each.card} />}
+              <Place report={report} card={each.card} />
               <LineDiff changes={each.card.changes} />
               <p class="tp-aside">
                 <Marked text={each.card.evidence} />
@@ -169,6 +169,7 @@ function Place({ report, card }: { readonly report: ReportContext; readonly card
   const view = report.source.header.views.find(
     ({ name, empty }) => name === card.view && empty === null,
   );
+  if (card.place === "") return null;
   if (view === undefined) return <bdi class="tp-aside">{`${card.at} ${card.place}`}</bdi>;
   const open = () => {
     if (card.spot === "") showView(report.store, view.tab);

@@ -162,6 +162,15 @@ describe("the code on the overview", () => {
     expect(titles.filter((title) => told.includes(title))).toEqual(["Guess"]);
   });
 
+  it("names no place of a change that belongs to no line, and every color that can be seen", async () => {
+    const waits = Float64Array.of(0, 0, 0.1e6, 0, 0);
+    const columns = LINES_COLUMNS.filter(([name]) => name !== "wait_ns");
+    const lines = encodeFrame([...columns, ["wait_ns", waits]]);
+    const root = await show({ cards: [{ ...CARD, title: "Fuse", place: "", spot: "" }], lines });
+    expect(textsOf(root, ".tp-first-cards li")).toEqual(["1Fuse: up to 2\u00a0ms"]);
+    expect(textsOf(root, ".tp-lines .tp-legend li")).toContain("waiting");
+  });
+
   it("leads from a line to its row in the view of the source", async () => {
     const root = await show();
     [...root.querySelectorAll<HTMLElement>(".tp-line-text")][2]?.click();

@@ -117,7 +117,7 @@ export function CodeSection(code: CodeWithFirst) {
 }
 
 // A part of less than this share of a track is hardly seen.
-const LEAST_SEEN = 0.02;
+const LEAST_SEEN = 0.005;
 
 /** What those colors of the bars are that the steps have not told. */
 function CodeLegend(code: Code) {

@@ -188,6 +188,9 @@ export function LossMark() {
   );
 }
 
+// A part of less than this share of a step has no room for lines: it would look like a dashed one.
+const THIN = 0.05;
+
 /** The parts of a step, the first at the bottom. */
 export function Stack({ bar, theme }: { readonly bar: StepBar; readonly theme: Theme }) {
   return (
@@ -195,7 +198,7 @@ export function Stack({ bar, theme }: { readonly bar: StepBar; readonly theme: T
       {bar.parts.map(({ phase, dur_ns }) => (
         <span
           key={phase}
-          class={filledClass("tp-step-part", phase)}
+          class={filledClass("tp-step-part", dur_ns < THIN * bar.dur_ns ? "" : phase)}
           style={{ flexGrow: dur_ns, backgroundColor: phaseColor(phase, theme) }}
         />
       ))}

@@ -13,7 +13,7 @@ from torchprof_magic.findings.advice import find_advice
 from torchprof_magic.findings.savings.table import savings_table
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import FRAME_SCHEMAS, TAGS_SCHEMA
-from torchprof_magic.tables.memory.in_use import memory_frame
+from torchprof_magic.tables.memory.in_use import memory_frame, memory_series
 from torchprof_magic.tables.memory.leaks import leaks_table, leaks_view
 from torchprof_magic.tables.memory.starting_level import starting_note
 
@@ -185,6 +185,16 @@ def test_the_peak_of_the_host_says_what_it_leaves_out() -> None:
 def test_a_recording_in_which_nothing_was_there_before_leaves_nothing_out(knows: bool, note: str) -> None:
     trace = run(*kept_in_each(1000, 64))
     assert starting_note(live(trace) if knows else trace, "cpu") == note
+
+
+@pytest.mark.parametrize("total", [None, 4096])
+def test_a_curve_of_a_device_whose_allocator_told_no_totals_says_in_its_title_what_it_leaves_out(
+    total: int | None,
+) -> None:
+    trace = make_trace(allocation(5, 4096, total, device=1))
+    left_out = "" if total else "without what was in use before"
+    assert starting_note(trace, "cuda:0") == left_out
+    assert memory_series(trace).bands[0].title == ("Allocated" if total else "Allocated in the recording")
 
 
 def test_places_in_cells_are_shown_with_the_label_of_the_cell() -> None:
