@@ -65,10 +65,11 @@ RANK_COLUMNS = (
     ),
     Column(
         name="wait_ns",
-        title="It waits",
+        title="It waits in all",
         unit="ns",
         definition="Time per step that the rank waits for others: the length of each collective less the shortest "
-        "among its ranks, summed over those of its steps that count. This needs no common clock.",
+        "among its ranks, summed over those of its steps that count, also where it computes meanwhile. This needs no "
+        "common clock.",
     ),
     Column(
         name="caused_wait_ns",

@@ -46,9 +46,10 @@ COLUMNS = (
     Column(name="source", title="Source", unit="code", definition="Text of that line, if it was watched."),
     Column(
         name="cause_ns",
-        title="Longer than others",
+        title="More than others",
         unit="ns",
-        definition="Time per step that the cause takes on this rank more than on the others: than their median.",
+        definition="Time per step that the cause takes on this rank more than on the others, by their median; a late start is "
+        "later than that of the others on average.",
     ),
     Column(
         name="own_ns",

@@ -113,12 +113,12 @@ def ranks_verdict(job: Job) -> RanksVerdict:
 
 
 def _straggler(job: Job, top: Mapping[str, object], wait_ns: int, share: float) -> RanksVerdict:
-    rank = int(str(top["rank"]))
+    rank, caused_ns = int(str(top["rank"])), float(str(top["caused_wait_ns"]))
     text = (
         _plain("The other ranks together wait "),
-        _strong(format_ns(float(str(top["caused_wait_ns"])))),
+        _strong(format_ns(caused_ns)),
         _plain(
-            f" for it{_a_step(job)}, in {top['last_in']} of "
+            f" for it{_a_step(job)}{_each(job, caused_ns)}, in {top['last_in']} of "
             f"{counted(int(str(top['collectives'])), 'collective')}{_longest(job, rank)}. "
         ),
         *_cause_words(top, job),
@@ -180,8 +180,19 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
         spans += [_plain(", most in "), _code(str(name))]
     more = float(str(top["cause_ns"]))
     if cause == "late start":
-        return [_plain(f"It enters its first step {format_ns(more)} later than the others.")]
-    return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than the others.")]
+        return [_plain(f"It enters its first step {format_ns(more)} later than the others on average.")]
+    return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than {_the_others(job)}.")]
+
+
+def _the_others(job: Job) -> str:
+    """Return what a rank is compared with: the only other one, or the median of all others."""
+    return "the other rank" if job.ranks.height == 2 else "the median of the others"  # noqa: PLR2004 - two ranks
+
+
+def _each(job: Job, caused_ns: float) -> str:
+    """Return what each of several others waits for a rank on average, which is about what their steps lose."""
+    others = job.ranks.height - 1
+    return f", {format_ns(caused_ns / others)} each on average" if others > 1 else ""
 
 
 def file_words(file: str) -> str:
