@@ -55,6 +55,9 @@ _PHASE_OF_STATE = {
     OTHER: "python",
     NOTHING: "python",
 }
+# A rest of a wait is shorter than this, and than this part of the wait.
+_MOST_REST_NS = 50_000
+_REST = 0.01
 
 
 class StepPieces(NamedTuple):
@@ -120,8 +123,28 @@ def _pieces_in(trace: Trace, start: IntArray, end: IntArray, lane: IntArray, fet
     site = site[of]
     order = np.lexsort((pieces.start_ns, pieces.of))
     pieces, site, wait = Pieces(*(column[order] for column in pieces)), site[order], wait[order]
+    wait = _without_rests(pieces, wait)
     phase = _phases(trace, pieces, site, wait, fetched)
     return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site, wait)
+
+
+def _without_rests(pieces: Pieces, wait: IntArray) -> IntArray:
+    """Return the waits of all pieces, but for the rests of waits: -1 there.
+
+    The clock of who looks for waits is not that of the profiler, so a wait can seem to go on a little after the op
+    that follows it. What is beside an op and far shorter than the wait is Python.
+    """
+    at = np.flatnonzero((wait >= 0) & (pieces.state >= WEAK))
+    if len(at) == 0:
+        return wait
+    goes_on = (np.diff(wait[at]) == 0) & (pieces.start_ns[at[1:]] == pieces.end_ns[at[:-1]])
+    run = np.append(0, np.cumsum(~goes_on))
+    run_ns = np.bincount(run, (pieces.end_ns - pieces.start_ns)[at])[run]
+    longest_ns = np.zeros(int(wait.max()) + 1)
+    np.maximum.at(longest_ns, wait[at], run_ns)
+    wait = wait.copy()
+    wait[at[run_ns < np.minimum(_REST * longest_ns[wait[at]], _MOST_REST_NS)]] = NO_PARENT
+    return wait
 
 
 def _with_others(own: Pieces, anyone: Timeline) -> Pieces:

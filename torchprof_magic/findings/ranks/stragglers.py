@@ -48,8 +48,8 @@ COLUMNS = (
         name="cause_ns",
         title="More than others",
         unit="ns",
-        definition="Time per step that the cause takes on this rank more than on the others, by their median; a late start is "
-        "later than that of the others on average.",
+        definition="Time per step that the cause takes on this rank more than on the others, by their median; by "
+        "their mean for a late start.",
     ),
     Column(
         name="own_ns",

@@ -118,8 +118,8 @@ def test_the_straggler_is_named_with_what_it_does_meanwhile(tmp_path: Path) -> N
     assert (report.verdict.kind, report.verdict.rank, report.verdict.line) == ("straggler", 2, 12)
     assert report.verdict.certainty == "sure"
     assert str(report.verdict).startswith(
-        "Rank 2 is late. The other ranks together wait 600 \N{MICRO SIGN}s for it per step, 200 \N{MICRO SIGN}s each on "
-        "average, in"
+        "Rank 2 is late. The other ranks together wait 600 \N{MICRO SIGN}s for it per step, "
+        "200 \N{MICRO SIGN}s each on average, in"
     )
     assert "200 \N{MICRO SIGN}s more per step than the median of the others." in str(report.verdict)
 

@@ -43,6 +43,24 @@ def test_neighbors_with_one_name_are_one_and_steps_divide_them() -> None:
     ]
 
 
+def test_what_seems_to_be_left_of_a_wait_behind_the_op_that_follows_it_is_none() -> None:
+    steps = annotation("ProfilerStep#1", 0, 5_000), annotation("ProfilerStep#2", 5_000, 5_000)
+    trace = make_trace(*steps, span("aten::item", 4_100, 10))
+    # A sleep of 4 ms seems to end 6 us behind the op; the next begins in the last 20 us of the step, and goes on.
+    trace = waited(trace, ("wait", "time.sleep", 7, 100, 4_016), ("wait", "time.sleep", 9, 4_980, 4_000))
+    assert lane_of_waits(trace) == [
+        (100, 4_000, "time.sleep · train.py:7"),
+        (4_980, 20, "time.sleep · train.py:9"),
+        (5_000, 3_980, "time.sleep · train.py:9"),
+    ]
+
+
+def test_a_wait_that_an_op_divides_is_there_with_both_parts() -> None:
+    trace = make_trace(*STEPS, span("aten::item", 50, 10))
+    found = lane_of_waits(waited(trace, ("wait", "time.sleep", 7, 20, 45)))
+    assert found == [(20, 30, "time.sleep · train.py:7"), (60, 5, "time.sleep · train.py:7")]
+
+
 def test_a_wait_of_which_nothing_is_known_is_there_too_and_collecting_garbage_is_none() -> None:
     trace = make_trace(*STEPS, span("aten::mm", 0, 10))
     found = waited(trace, ("wait", None, None, 20, 30), ("collection", None, None, 60, 30))
