@@ -104,9 +104,22 @@ def _of_thread(trace: Trace, lane: int, segments: Segments) -> Pieces:
     row = np.append(host_nest(trace).row, NO_PARENT)[segments.event]
     if len(row) == 0:
         return _pieces(np.empty(0, np.int64), *(np.empty(0, np.int64) for _ in range(3)), is_work=False)
-    start, end, event, awaits = _with_awaits(trace, lane, segments.start_ns, row)
+    start, row = _cut_at_steps(trace, lane, segments.start_ns, row)
+    start, end, event, awaits = _with_awaits(trace, lane, start, row)
     found = _pieces(np.full(len(start), lane), start, end - start, event, is_work=False)
     return found._replace(is_await=awaits)
+
+
+def _cut_at_steps(trace: Trace, lane: int, start: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the segments of a thread, cut where its steps begin and end.
+
+    What is shortened in a step is then not taken for a part of what the thread does between steps.
+    """
+    steps = trace.steps.filter(lanes_of_steps(trace) == lane)
+    at = np.union1d(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()).astype(np.int64)
+    at = at[(at > start[0]) & (at < start[-1]) & ~np.isin(at, start)]
+    place = np.searchsorted(start, at)
+    return np.insert(start, place, at), np.insert(row, place, row[place - 1])
 
 
 def _with_awaits(

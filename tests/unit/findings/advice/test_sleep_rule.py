@@ -39,6 +39,13 @@ def test_a_sleep_in_one_step_of_two_costs_half_of_it() -> None:
     assert only(seen("asyncio.sleep", 150)).saving_ns == 10_000_000
 
 
+def test_a_sleep_at_the_end_of_a_step_costs_all_of_it_and_nothing_of_the_time_between_steps() -> None:
+    # The steps end 20 ms before what the profiler calls a step, as where ending it takes so long.
+    trace = seen("time.sleep", 60, 160)
+    steps = trace.steps.with_columns(pl.col("end_ns") - 20_000_000)
+    assert only(replace(trace, steps=steps)).saving_ns == 20_000_000
+
+
 def test_other_waits_are_no_sleep() -> None:
     assert sleeping(seen("Queue.get", 50, 150)) == []
     assert sleeping(seen("oversleep", 50, 150)) == []
