@@ -14,7 +14,7 @@ from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.distortion import find_distortion
-from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.phases import PHASES, with_one_wait
 from torchprof_magic.facts.memory.alive import alive_at, is_snapshot
 from torchprof_magic.facts.ops.flops import flops_in, flops_of_calls, modelled_ratio
 from torchprof_magic.facts.ops.roofline import device_name, known_ratio, peak_of_device
@@ -453,13 +453,13 @@ def _number(label: str, value: float, unit: Unit, note: str = "", op: str = "") 
 
 
 def _phases(steps: pl.DataFrame) -> tuple[Fact, ...]:
-    means = [(phase, steps[f"{phase}_ns"].mean() or 0.0) for phase in PHASES]
-    return tuple(_number(phase, mean, "ns", "adds up to the step") for phase, mean in means if mean)  # type: ignore[arg-type]
+    means = with_one_wait({phase: float(steps[f"{phase}_ns"].mean() or 0) for phase in PHASES})  # type: ignore[arg-type]
+    return tuple(_number(phase, mean, "ns", "adds up to the step") for phase, mean in means.items() if mean)
 
 
 def _phases_in(trace: Trace, part: TimeRange) -> tuple[Fact, ...]:
     """Return the phases of the steps in a range; they add up to the part of the range that steps take."""
-    times = phases_in(trace, part)
+    times = with_one_wait(phases_in(trace, part))
     return tuple(_number(phase, ns, "ns", "adds up to the steps in it") for phase, ns in times.items() if ns)
 
 

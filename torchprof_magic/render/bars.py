@@ -22,7 +22,6 @@ SWATCH_PX = 10
 _HATCH_PX = 4  # from one diagonal line to the next
 # The page's own gray has too little contrast on white, where its ground is not known.
 _PYTHON = "#8b929b"
-_GREY = ("python", "idle")
 
 
 def track_image(parts: Sequence[tuple[str, float]], largest: float, *, is_out: bool = False) -> str:
@@ -52,7 +51,7 @@ def _image(pieces: Sequence[tuple[str, int, int]], width_px: int, height_px: int
     draw = ImageDraw.Draw(image)
     colours: list[int] = [0, 0, 0]
     for number, (phase, left, right) in enumerate(pieces, 1):
-        colours += ImageColor.getrgb(_PYTHON if phase in _GREY else phase_colour(phase))[:3]
+        colours += ImageColor.getrgb(_PYTHON if phase == "python" else phase_colour(phase))[:3]
         if right > left:
             _draw_piece(draw, phase, number, (left, 0, right - 1, height_px - 1))
     if is_out:
@@ -67,13 +66,11 @@ def _image(pieces: Sequence[tuple[str, int, int]], width_px: int, height_px: int
 
 def _draw_piece(draw: ImageDraw, phase: str, colour: int, box: tuple[int, int, int, int]) -> None:
     left, top, right, bottom = box
-    if phase == "waiting":
+    if phase in ("waiting", "idle"):
         # Waiting is hatched, as in the page.
         for x in range(left, right + 1):
             for y in range(top, bottom + 1):
                 if (x + y) % _HATCH_PX < _HATCH_PX // 2:
                     draw.point((x, y), fill=colour)
-    elif phase == "idle":
-        draw.rectangle(box, outline=colour)
     else:
         draw.rectangle(box, fill=colour)

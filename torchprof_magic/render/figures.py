@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.phases import PHASES, with_one_wait
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree, top_rows
 from torchprof_magic.model.units import MIB
 from torchprof_magic.render.palette import band_colour, category_colour, phase_colour, phase_title
@@ -64,9 +64,9 @@ def draw_steps(shape: Shape) -> Figure:
     steps = shape.frame.head(MAX_STEPS)
     figure, axes = new_canvas(max(steps.height, 1) * BAR_IN + 0.9)
     left = [0.0] * steps.height
-    for phase in PHASES:
-        width = [value / 1e6 for value in steps[f"{phase}_ns"].to_list()]
-        if any(width):
+    parts = with_one_wait({phase: steps[f"{phase}_ns"].to_numpy() / 1e6 for phase in PHASES})
+    for phase, width in parts.items():
+        if width.any():
             axes.barh(range(steps.height), width, left=left, color=phase_colour(phase), label=phase_title(phase))
         left = [a + b for a, b in zip(left, width, strict=True)]
     for row in np.flatnonzero((steps["left_out"] != "").to_numpy()).tolist():

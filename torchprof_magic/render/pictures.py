@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.phases import PHASES, with_one_wait
 from torchprof_magic.model.shapes import Series, Shape, Table, Tree
 from torchprof_magic.model.units import column_unit, format_flop
 from torchprof_magic.render.figures import (
@@ -72,7 +72,7 @@ def steps_picture(shape: Shape, title: str) -> bytes:
     """Return the steps as stacked bars on one scale, under a title, on white; those that do not count are crossed."""
     assert isinstance(shape, Table)
     steps = shape.frame.head(MAX_STEPS)
-    parts = {phase: steps[f"{phase}_ns"].to_numpy() / 1e6 for phase in PHASES}
+    parts = with_one_wait({phase: steps[f"{phase}_ns"].to_numpy() / 1e6 for phase in PHASES})
     shown = {phase: width_ms for phase, width_ms in parts.items() if width_ms.any()}
     names, out = step_labels(steps), (steps["left_out"] != "").to_list()
     left = max((width_px(name) for name in names), default=0.0) + 2 * MARGIN_PX + GAP_PX

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
+from torchprof_magic.facts.host.phases import with_one_wait
 from torchprof_magic.facts.source.fused_titles import with_fused_titles
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.model.meta import shortened
@@ -153,13 +154,15 @@ def _steps(steps: Shape) -> str:
     if bars.line:
         heads.append((_NUMBER, f"device busy {look.suffix}"))
     rows = [_step_row(row, bars, largest, look) for row in frame.iter_rows(named=True)]
-    shown = [phase for phase, name in bars.parts.items() if frame[name].max()]
+    largest_of = with_one_wait({phase: float(frame[name].max() or 0) for phase, name in bars.parts.items()})  # type: ignore[arg-type]
+    shown = [phase for phase, value in largest_of.items() if value]
     legend = " &nbsp; ".join(f'<img alt="" src="{swatch_image(phase)}"> {phase_title(phase)}' for phase in shown)
     return f"{_table(heads, rows)}{_rest(steps.frame.height - MAX_STEPS, 'step')}<p><small>{legend}</small></p>"
 
 
 def _step_row(row: Mapping[str, Any], bars: Bars, largest: float, look: ColumnFormat) -> list[tuple[str, str]]:
-    parts = [(phase, float(row[name])) for phase, name in bars.parts.items() if row[name]]
+    times = with_one_wait({phase: float(row[name] or 0) for phase, name in bars.parts.items()})
+    parts = [(phase, value) for phase, value in times.items() if value]
     words = ", ".join(f"{phase_title(phase)} {format_value(value, 'ns')}" for phase, value in parts)
     reason = str(row[bars.left_out])
     is_out = reason != ""

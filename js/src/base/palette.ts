@@ -18,7 +18,7 @@ const PHASES = new Map<string, Entry & { readonly title: string }>(Object.entrie
 const CHANGES = new Map<string, Entry>(Object.entries(palette.changes));
 const BANDS = new Map<string, Entry>(Object.entries(palette.bands));
 const CATEGORIES = new Map<string, Entry>(Object.entries(palette.categories));
-const OTHER = palette.phases.python;
+const OTHER = palette.phases.unknown;
 
 /** Phases in the order of the palette, which is the order of the bars. */
 export const phases: readonly Phase[] = Array.from(PHASES, ([name, { title }]) => ({
@@ -28,6 +28,11 @@ export const phases: readonly Phase[] = Array.from(PHASES, ([name, { title }]) =
 
 export function phaseColor(name: string, theme: Theme): string {
   return (PHASES.get(name) ?? CHANGES.get(name) ?? OTHER)[theme];
+}
+
+/** Whether nothing is done in a phase: in a blocking call, or as the thread sleeps or waits. */
+export function isWaiting(name: string): boolean {
+  return name === "waiting" || name === "idle";
 }
 
 export function phaseTitle(name: string): string {

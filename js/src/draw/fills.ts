@@ -1,7 +1,7 @@
 /** The fills of boxes: hue is the phase, tone says whose code it is. */
 
 import { cssColor, mix, parseColor, type Rgb, textOn } from "../base/color";
-import { phaseColor } from "../base/palette";
+import { isWaiting, phaseColor } from "../base/palette";
 import type { TextColumn } from "../wire/frame";
 import type { Colors } from "./colors";
 
@@ -90,8 +90,8 @@ export class FillTable {
     const phase = this.#phases.words[this.#phases.keys[row] ?? -1] ?? "";
     const kind = this.#kinds.words[this.#kinds.keys[row] ?? -1] ?? "";
     const rgb = toned(phase, kind, this.#colors, this.#kernelTone);
-    const isWaiting = phase === "waiting" || kind === "blocking";
-    const made = isWaiting ? waitingFill(rgb, this.#colors) : fillOf(rgb);
+    const isHatched = isWaiting(phase) || kind === "blocking";
+    const made = isHatched ? waitingFill(rgb, this.#colors) : fillOf(rgb);
     this.#fills.set(id, made);
     return made;
   }

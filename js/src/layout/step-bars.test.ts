@@ -82,3 +82,12 @@ it("draws the line of a device on the scale of the bars", () => {
   const bars = stepBars(FRAME, { ...BARS, line: "busy_ns" });
   expect(bars.map((bar) => bar.deviceRatio)).toEqual([0.25, 0.5]);
 });
+
+it("draws sleeping and waiting as one part with blocking calls", () => {
+  const parts = { waiting: "forward_ns", python: "python_ns", idle: "busy_ns" };
+  const [first] = stepBars(FRAME, { ...BARS, parts });
+  expect(first?.parts.map(({ phase, dur_ns }) => [phase, dur_ns])).toEqual([
+    ["waiting", 170],
+    ["python", 80],
+  ]);
+});

@@ -1,5 +1,6 @@
 /** The duration of each step and the phases it is made of. All bars share one scale. */
 
+import { isWaiting } from "../base/palette";
 import { type Frame, numberAt, rowsOf, stringAt } from "../wire/frame";
 import type { BarsHeader } from "../wire/header";
 
@@ -36,8 +37,13 @@ export function stepBars(frame: Frame, bars: BarsHeader): readonly StepBar[] {
 
 function stepBar(frame: Frame, bars: BarsHeader, row: number, longest: number): StepBar {
   const device = bars.line === null ? Number.NaN : numberAt(frame, bars.line, row);
-  const parts = Object.entries(bars.parts).map(([phase, column]) => {
-    const dur_ns = numberAt(frame, column, row) || 0;
+  const times = new Map<string, number>();
+  for (const [name, column] of Object.entries(bars.parts)) {
+    // Sleeping and waiting is one part with blocking calls.
+    const phase = isWaiting(name) ? "waiting" : name;
+    times.set(phase, (times.get(phase) ?? 0) + (numberAt(frame, column, row) || 0));
+  }
+  const parts = Array.from(times, ([phase, dur_ns]) => {
     return { phase, dur_ns, ratio: dur_ns / longest };
   });
   return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,20 +10,27 @@ import polars as pl
 
 from torchprof_magic.facts.device.graph_work import origin_links
 from torchprof_magic.facts.host.host_states import COMPILE_NAME, DATA_NAME
-from torchprof_magic.facts.shared import ask_event_names, in_category, is_named, once_per_trace
+from torchprof_magic.facts.shared import ask_event_names, device_rows, in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
 from torchprof_magic.model.trace import STEP_PATTERN
 from torchprof_magic.model.vendors import COLLECTIVE_RANGE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
+
+# Seconds, or an array of them.
+_Time = TypeVar("_Time", bound=Any)
 
 PHASES = (
     "forward", "backward", "optimizer", "communication", "data", "waiting", "compile", "initialisation", "python",
     "idle",
 )  # fmt: skip
-PHASE = pl.Enum(PHASES)
+# Those of events: of work that no recorded op launched it is not known. No moment of the host is in that one.
+EVENT_PHASES = (*PHASES, "unknown")
+PHASE = pl.Enum(EVENT_PHASES)
 
 # The nearest event at or around an event that its structure marks decides. The names are those that torch itself uses.
 _COMMUNICATION = rf"{COLLECTIVE_RANGE}|^(c10d|_c10d_functional)::|^record_param_comms$"
@@ -49,10 +56,10 @@ _USERS = (("backward", _USER_BACKWARD), ("optimizer", _USER_OPTIMIZER))
 
 @once_per_trace
 def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
-    """Return the index into ``PHASES`` of every event. Computed once per trace, and read-only.
+    """Return the index into ``EVENT_PHASES`` of every event. Computed once per trace, and read-only.
 
     Ops outside of all marked events count as forward, Python frames and runtime calls as python. Device events belong
-    to the phase of the op that launched them.
+    to the phase of the op that launched them, which is not known of those that none launched.
     """
     events = trace.events
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
@@ -67,6 +74,14 @@ def phase_of_events(trace: Trace) -> npt.NDArray[np.int8]:
     phase = _with_device_events(phase, trace)
     phase.flags.writeable = False
     return phase
+
+
+def with_one_wait(times: Mapping[str, _Time]) -> dict[str, _Time]:
+    """Return times by phase as they are shown: that in which a thread sleeps or waits is part of ``waiting``."""
+    shown = {phase: time for phase, time in times.items() if phase != "idle"}
+    if "idle" in times:
+        shown["waiting"] = shown["waiting"] + times["idle"] if "waiting" in shown else times["idle"]
+    return shown
 
 
 @once_per_trace
@@ -146,4 +161,6 @@ def _with_device_events(phase: npt.NDArray[np.int8], trace: Trace) -> npt.NDArra
     source, target = origin_links(trace)
     is_comm = phase[target] == PHASES.index("communication")
     phase[target] = np.where(is_comm, phase[target], phase[source])
+    work = device_rows(trace)
+    phase[work[phase[work] == PHASES.index("python")]] = EVENT_PHASES.index("unknown")
     return phase

@@ -15,7 +15,7 @@ from torchprof_magic.facts.device.graph_work import origins, replayed_calls
 from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
 from torchprof_magic.facts.host.host_nest import host_nest
-from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.shared import (
     ask_names,
@@ -328,9 +328,9 @@ def _without_absent(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _main_phase(paths: _Paths, time_ns: IntArray, count: int) -> IntArray:
     """Return the phase in which each path spent most of its own time."""
-    cell = paths.path.astype(np.int64) * len(PHASES) + paths.phase
-    table = np.bincount(cell, weights=time_ns + 1, minlength=count * len(PHASES))
-    return table.reshape(count, len(PHASES)).argmax(axis=1)
+    cell = paths.path.astype(np.int64) * len(EVENT_PHASES) + paths.phase
+    table = np.bincount(cell, weights=time_ns + 1, minlength=count * len(EVENT_PHASES))
+    return table.reshape(count, len(EVENT_PHASES)).argmax(axis=1)
 
 
 def _in_preorder(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
@@ -349,7 +349,7 @@ def _in_preorder(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         pl.Series("parent", moved, dtype=pl.Int32),
         pl.col("name").cast(pl.Categorical),
         _named(pl.col("kind"), KINDS, KIND),
-        _named(pl.col("phase"), PHASES, PHASE),
+        _named(pl.col("phase"), EVENT_PHASES, PHASE),
         *(pl.col(f"{part}_{name}").cast(pl.Float64) for name in names for part in ("self", "total")),
     )
 
@@ -363,7 +363,7 @@ def _phases_of_places(frame: pl.DataFrame) -> IntArray:
     time = (frame["self_cpu_ns"] + frame["self_device_ns"]).to_numpy()
     most = np.zeros(len(phase), np.int64)
     found = phase.copy()
-    for number, name in enumerate(PHASES):
+    for number, name in enumerate(EVENT_PHASES):
         if name == "python" or not (phase == number).any():
             continue
         inside = rolled_up(np.where(phase == number, time, 0), parent)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, phase_of_events
 from torchprof_magic.facts.memory.alive import every_block, is_snapshot
 from torchprof_magic.facts.memory.block_categories import block_categories, memory_ops
 from torchprof_magic.facts.memory.blocks import LATEST, NONE, Blocks, memory_blocks
@@ -222,7 +222,7 @@ def _places(trace: Trace, blocks: Blocks) -> dict[str, pl.Series]:
         "op": _gathered(names, op),
         "module": module,
         **_with_lines_outside(trace, file, line, at, moment, blocks.born),
-        "phase": _gathered(pl.Series(PHASES, dtype=PHASE), phase),
+        "phase": _gathered(pl.Series(EVENT_PHASES, dtype=PHASE), phase),
     }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import in_category, name_numbers, once_per_trace
 from torchprof_magic.facts.source.forward_of import forward_of_events
@@ -113,7 +113,7 @@ def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Seri
     if key == "thread":
         return _thread_names(trace.lanes)[events["lane"].to_numpy()[row]].alias(key)
     if key == "phase":
-        names = dict(enumerate(PHASES))
+        names = dict(enumerate(EVENT_PHASES))
         return pl.Series(key, phase_of_events(trace)[row]).replace_strict(names, return_dtype=pl.String).cast(PHASE)
     if key in _PARTS:
         return _parts(trace, row, key)

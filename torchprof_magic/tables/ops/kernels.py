@@ -11,7 +11,7 @@ import polars as pl
 from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.device.launch_configs import launch_configs, uses_matrix_cores
-from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, phase_of_events
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
 from torchprof_magic.facts.ops.roofline import roofline
 from torchprof_magic.facts.shared import device_rows, is_named, once_for_the_whole
@@ -199,7 +199,7 @@ def kernels_table(trace: Trace, part: TimeRange) -> Table:
         pl.when(pl.col("copies") & (pl.col("sum_ns") > 0))
         .then(pl.col("bytes") / pl.col("sum_ns") * 1e9)
         .alias("bytes_per_s"),
-        pl.col("phase").replace_strict(dict(enumerate(PHASES)), return_dtype=pl.String).cast(PHASE),
+        pl.col("phase").replace_strict(dict(enumerate(EVENT_PHASES)), return_dtype=pl.String).cast(PHASE),
         _tensor_cores(frame),
     )
     frame = frame.select(_SCHEMA.keys()).cast(_SCHEMA)  # type: ignore[arg-type]

@@ -179,7 +179,7 @@ def _rest(trace: Trace, ops: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
     """Return a row for the device work that no op launched, so that the groups add up to all of it."""
     rest_ns = device_ns_of_no_op(trace, ops, part) if trace.has_device else 0
     row = {"name": UNDER_NO_OP, "group": UNDER_NO_OP, "above": "", "kind": NO_OP}
-    frame = pl.DataFrame([row | {"phase": "python", "self_device_ns": rest_ns}] if rest_ns > 0 else [])
+    frame = pl.DataFrame([row | {"phase": "unknown", "self_device_ns": rest_ns}] if rest_ns > 0 else [])
     return frame.with_columns(pl.col("phase").cast(PHASE), _held_id(pl.col("name"))) if frame.height else frame
 
 

@@ -12,7 +12,7 @@ from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.graph_work import replayed_calls
 from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
-from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, PHASES, phase_of_events
 from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
@@ -293,7 +293,7 @@ def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFra
     if rest_ns <= 0:
         return frame
     row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
-    row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "python"}
+    row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "unknown"}
     row |= {"self_device_ns": rest_ns, "total_device_ns": rest_ns}
     row["on_path_ns"] = int(ns_of_ops(trace, part)[-1])
     row |= {name: None for name in ("flops", *rates.TYPES) if name in row}
@@ -493,7 +493,8 @@ def _phases(trace: Trace, ops: OpRows) -> npt.NDArray[np.int8]:
 
 def _main_phase(phase: npt.NDArray[np.int8], self_cpu_ns: IntArray, groups: Groups) -> pl.Series:
     """Return the phase in which each group spent most of its own time; calls of no length count too."""
-    cell = groups.of_op * len(PHASES) + phase
-    table = sum_by(cell, self_cpu_ns + 1, len(groups.example) * len(PHASES)).reshape(-1, len(PHASES))
-    names = pl.Series(PHASES, dtype=PHASE)
+    cell = groups.of_op * len(EVENT_PHASES) + phase
+    table = sum_by(cell, self_cpu_ns + 1, len(groups.example) * len(EVENT_PHASES))
+    table = table.reshape(-1, len(EVENT_PHASES))
+    names = pl.Series(EVENT_PHASES, dtype=PHASE)
     return names[table.argmax(axis=1)]

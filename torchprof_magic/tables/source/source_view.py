@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps
+from torchprof_magic.facts.device.device_time import device_time
+from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.shared import device_rows, in_category, once_for_the_whole
 from torchprof_magic.facts.source.forward_of import forward_of_events
@@ -48,6 +50,7 @@ _CPU_BAR = tuple(
 _TITLES = {"device_ns": "Forward device"}
 # A remark names so many lines.
 MOST_NAMED = 3
+_NEARLY_ALL = 0.99
 # Cells of so many lines are shown as they are; in others, runs of at least so many quiet lines are folded.
 UNFOLDED = 16
 LEAST_FOLDED = 4
@@ -71,6 +74,7 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     frame = pl.concat([frame, _rest(trace, table.frame, part)], how="diagonal_relaxed")
     is_rest = pl.col("line").is_null() & (pl.col("source") == OUTSIDE)
     frame = frame.with_columns(pl.sum_horizontal(_DEVICE).alias("both_device_ns"), is_rest.alias("is_rest"))
+    table = replace(table, device=device_time(trace, part) if frame["both_device_ns"].sum() else None)
     shown = replace(_with_columns(table, frame), note="note" if frame["note"].is_not_null().any() else None)
     if not is_watched:
         columns = shown.columns if has_fx_nodes(trace) else tuple(map(_of_function, shown.columns))
@@ -144,8 +148,20 @@ def _rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
     if frame["bytes"].is_not_null().any():
         inside = trace.memory.filter(pl.Series(part.holds(trace.memory["time_ns"].to_numpy())))
         rest["bytes"] = int(inside["delta_bytes"].sum()) - int(frame["bytes"].sum())
-    row = {"source": OUTSIDE, "phase": "", "cpu_ns": sum(rest[name] for name in CPU_PARTS), **rest}
-    return pl.DataFrame([row] if any(rest.values()) else [], {name: SCHEMA.get(name, pl.Int64) for name in row})
+    unknown_ns = int(work_ns[origins(trace)[work] < 0].sum())
+    steps = counted_steps(trace).steps if part == WHOLE else 0
+    note = _of_unknown(unknown_ns, sum(rest[name] for name in _DEVICE), steps or 1)
+    row = {"source": OUTSIDE, "note": note, "phase": "", "cpu_ns": sum(rest[name] for name in CPU_PARTS), **rest}
+    schema = {name: pl.String if name == "note" else SCHEMA.get(name, pl.Int64) for name in row}
+    return pl.DataFrame([row] if any(rest.values()) else [], schema)
+
+
+def _of_unknown(unknown_ns: int, device_ns: int, steps: float) -> str | None:
+    """Return how much of the work of no line has no launch in the recording, such as what was launched before it."""
+    if unknown_ns == 0:
+        return None
+    is_all = unknown_ns > _NEARLY_ALL * device_ns
+    return "without a recorded launch" if is_all else f"{format_ns(unknown_ns / steps)} without a recorded launch"
 
 
 def _with_columns(table: Table, frame: pl.DataFrame) -> Table:

@@ -281,7 +281,7 @@ def _host_waits(trace: Trace, lanes: _Lanes) -> list[_Part]:
     count = len(waits.start_ns)
     if count == 0:
         return []
-    lane = lanes.add("Sleeps, waits", "host_waits", "")
+    lane = lanes.add("Waiting", "host_waits", "")
     times = pl.Series(waits.start_ns), pl.Series(waits.end_ns - waits.start_ns)
     frame = _frame(lane, *times, waits.name, "blocking", _phase_column("waiting", count), depth=0)
     return [_Part(frame, _no_events(count))]

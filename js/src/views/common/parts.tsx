@@ -3,7 +3,7 @@
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { formatCount, tailOf, unbroken } from "../../base/format";
-import { phaseColor, phaseTitle } from "../../base/palette";
+import { isWaiting, phaseColor, phaseTitle } from "../../base/palette";
 import { Button } from "./button";
 import type { ReportContext } from "./context";
 import { focusView } from "./focus-view";
@@ -99,10 +99,9 @@ interface DotProps {
   readonly phase: string;
 }
 
-/** The class of what is filled with the color of a phase: waiting is hatched, and idle time has an outline. */
+/** The class of what is filled with the color of a phase: waiting is hatched, of the host and for the device. */
 export function filledClass(name: string, phase: string): string {
-  const look = { waiting: "tp-hatched", idle: "tp-hollow" }[phase];
-  return look === undefined ? name : `${name} ${look}`;
+  return isWaiting(phase) ? `${name} tp-hatched` : name;
 }
 
 /** A square in the color of a phase, with its name on hover; nothing without a phase. */

@@ -12,7 +12,7 @@ import { BEFORE } from "../../layout/alive";
 import { fitCrumbs, toldOf } from "../../layout/crumbs";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
 import { hottestPath, pathTo } from "../../layout/flame-tree";
-import { type Frame, type Numbers, wordAt } from "../../wire/frame";
+import { type Frame, type Numbers, rowsOf, wordAt } from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
@@ -28,6 +28,7 @@ import {
   describeWhole,
   type FlameModel,
   flameModelOf,
+  isAwaiting,
   weightDivisor,
   weightOf,
 } from "./flame-model";
@@ -101,7 +102,7 @@ export function FlameGraph(props: GraphProps) {
       <Outer moves={moves} />
       <FlameStage {...props} moves={moves} painter={painter} matches={matches} />
       <div class="tp-flame-foot">
-        <FlameLegend model={model} theme={report.look.value.theme} />
+        <FlameLegend model={model} weight={weight.name} theme={report.look.value.theme} />
         {hasMergedModules(model) && <span>×: calls{model.steps > 1 && " per step"}</span>}
         {props.folded > 0 && <span>{plural(props.folded, "wrapper")} folded</span>}
         <Actions moves={moves} options={props.options} />
@@ -419,12 +420,13 @@ function toneText(kinds: readonly string[]): string {
 
 interface FlameLegendProps {
   readonly model: FlameModel;
+  readonly weight: string;
   readonly theme: "light" | "dark";
 }
 
-function FlameLegend({ model, theme }: FlameLegendProps) {
+function FlameLegend({ model, weight, theme }: FlameLegendProps) {
   return model.runs === null ? (
-    <PhaseLegend model={model} theme={theme} />
+    <PhaseLegend {...{ model, weight, theme }} />
   ) : (
     <ul class="tp-legend" aria-label="Legend">
       <li>
@@ -440,12 +442,16 @@ function FlameLegend({ model, theme }: FlameLegendProps) {
   );
 }
 
-function PhaseLegend({ model, theme }: FlameLegendProps) {
-  const seen = useMemo(() => new Set(model.phases.keys), [model]);
-  const isSeen = (name: string) => seen.has(model.phases.words.indexOf(name));
-  const shown = phases.filter(
-    ({ name }) => isSeen(name) || (name === "waiting" && model.awaits !== null),
-  );
+/** What the colors are of the boxes that have any of the weight; the first one is of all. */
+function PhaseLegend({ model, weight, theme }: FlameLegendProps) {
+  const seen = useMemo(() => {
+    const { total } = model.extent(weight);
+    const drawn = rowsOf(model.frame).filter((row) => row > 0 && (total[row] ?? 0) > 0);
+    return new Set(
+      drawn.map((row) => (isAwaiting(model, row, weight) ? "waiting" : wordAt(model.phases, row))),
+    );
+  }, [model, weight]);
+  const shown = phases.filter(({ name }) => seen.has(name));
   const entries = shown.map(({ name, title }) => ({
     title: name === "waiting" && !isSeen(name) ? "waiting for other threads" : title,
     phase: name,

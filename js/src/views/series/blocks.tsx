@@ -53,6 +53,10 @@ interface BlocksProps {
 // Who holds most, in the sentence above the curve.
 const MOST_HOLDERS = 3;
 const HOLDER_CHARS = 40;
+// A fall in a smaller part of the recording is not seen in the curve.
+const LEAST_SEEN = 0.005;
+// What is gone of what was there is told from this part of the growth on.
+const LEAST_FREED = 0.05;
 
 /** Who holds most of what is in use at the listed moment, and how that changes over the recording, as a sentence. */
 export function Holders({
@@ -109,12 +113,12 @@ function Holder({ title, op }: Pick<BlockGroup, "title" | "op">) {
 
 interface ChangeProps {
   readonly rise: Rise;
-  readonly grown: BlockGroup | null;
+  readonly grown: readonly BlockGroup[];
   readonly sizeText: (bytes: number) => string;
 }
 
-/** By how much it grows, and what most of that is; where nothing of it stays, by how much it rises. */
-function Change({ rise: { start, most, end }, grown, sizeText }: ChangeProps) {
+/** By how much it grows, and what of that is the largest; where nothing of it stays, by how much it rises. */
+function Change({ rise: { start, most, end, fall }, grown, sizeText }: ChangeProps) {
   const more = end - start;
   if (more <= 0) {
     const less =
@@ -122,17 +126,30 @@ function Change({ rise: { start, most, end }, grown, sizeText }: ChangeProps) {
     return (
       <>
         {" "}
-        It{most > start && <> rises by {unbroken(formatBytes(most - start))} and</>} ends {less}.
+        It
+        {most > start && (
+          <>
+            {" "}
+            rises by {unbroken(formatBytes(most - start))}
+            {fall < LEAST_SEEN && ", falls at the very end,"} and
+          </>
+        )}{" "}
+        ends {less}.
       </>
     );
   }
+  const [largest] = grown;
+  const made = grown.reduce((sum, { bytes }) => sum + bytes, 0);
   return (
     <>
       {" "}
       It grows by <strong>{unbroken(formatBytes(more))}</strong>
-      {grown !== null && (
+      {largest !== undefined && (
         <>
-          ; most of what is new at the end is <Holder {...grown} /> ({sizeText(grown.bytes)})
+          {made - more > LEAST_FREED * more &&
+            `: ${sizeText(made)} is new at the end, ${sizeText(made - more)} from the start is gone`}
+          ; {largest.bytes > made / 2 ? "most" : "the largest"} of what is new is{" "}
+          <Holder {...largest} /> ({sizeText(largest.bytes)})
         </>
       )}
       .

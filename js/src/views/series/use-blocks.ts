@@ -37,8 +37,8 @@ export interface Blocks {
   readonly trend: readonly { readonly time_ns: number; readonly value: number }[];
   /** What is in use over the recording; null without a curve. */
   readonly rise: Rise | null;
-  /** Most of what was allocated and kept, where more is in use at the end than at the start. */
-  readonly grown: BlockGroup | null;
+  /** What was allocated and kept, the largest first, where more is in use at the end than at the start. */
+  readonly grown: readonly BlockGroup[];
 }
 
 /** The bytes in use when the recording begins, at most, and when it ends. */
@@ -46,6 +46,8 @@ export interface Rise {
   readonly start: number;
   readonly most: number;
   readonly end: number;
+  /** The part of the recording after it was last above the middle of both; 0–1. */
+  readonly fall: number;
 }
 
 const NO_LEAKS: readonly Leak[] = [];
@@ -90,20 +92,26 @@ export function useBlocks(
     [leaks, series, marks],
   );
   const sum = groups.reduce((all, { bytes }) => all + bytes, 0);
-  const rise = levels.length === 0 ? null : riseOf(levels);
+  const rise = levels.length === 0 ? null : riseOf(levels, series.time_ns);
   const grows = rise !== null && rise.end > rise.start;
   const grown = useMemo(
-    () => (grows && frame !== null ? (grownSince(frame, lane, start)[0] ?? null) : null),
+    () => (grows && frame !== null ? grownSince(frame, lane, start) : []),
     [grows, frame, lane, start],
   );
   const whole = { listed, time, total: total || sum, groups };
   return { state: kind, message, ...whole, leaks, trend, rise, grown };
 }
 
-function riseOf(levels: ArrayLike<number | null>): Rise {
+function riseOf(levels: ArrayLike<number | null>, times: ArrayLike<number>): Rise {
   let most = 0;
   for (let at = 0; at < levels.length; at += 1) most = Math.max(most, levels[at] ?? 0);
-  return { start: levels[0] ?? 0, most, end: levels[levels.length - 1] ?? 0 };
+  const start = levels[0] ?? 0;
+  const last = levels.length - 1;
+  let at = last;
+  while (at > 0 && (levels[at] ?? 0) < (start + most) / 2) at -= 1;
+  const whole = (times[last] ?? 0) - (times[0] ?? 0);
+  const fall = whole > 0 ? ((times[last] ?? 0) - (times[at] ?? 0)) / whole : 0;
+  return { start, most, end: levels[last] ?? 0, fall };
 }
 
 /** A view of the report by name, which is embedded or asked for. */

@@ -186,6 +186,23 @@ describe("the length of a bar", () => {
     expect(ratios({ has_bar: true })).toEqual([0.5, 0, 0]);
   });
 
+  it("of what has no name is on the scale of the others, or has its own where the parts of all add up", () => {
+    const frame: Frame = {
+      rows: 2,
+      columns: new Map<string, Column>([
+        ["self", { kind: "number", values: Float64Array.of(4, 8) }],
+        ["is_rest", { kind: "number", values: Float64Array.of(0, 1) }],
+      ]),
+    };
+    const ratios = (parts: ColumnHeader["parts"]) => {
+      const columns = [columnHeader("self", "ns", { has_bar: true, parts })];
+      const [column] = gridColumns(tableHeader("source", { columns, rest: "is_rest" }), frame);
+      return [0, 1].map((row) => column && barRatio(column, row));
+    };
+    expect(ratios([])).toEqual([1, 0]);
+    expect(ratios([{ column: "self", phase: "" }])).toEqual([0.5, 1]);
+  });
+
   it("is that of a difference, whatever its sign", () => {
     expect(ratios({ has_bar: true, is_change: true })).toEqual([0.5, 1, 0]);
   });

@@ -100,7 +100,7 @@ export function gridColumns(view: TableHeader, frame: Frame, steps = 1): readonl
         ? textLooks(header, cells, isLead, view.outline !== null, noteOf(view, frame))
         : {
             ...numberLooks(header, cells, divisor, Math.max(...beside)),
-            largest: largestOf(cells.values, rest),
+            largest: largestOf(cells.values, isScaled(header) ? rest : []),
           };
     const isMain = header.name === view.sort_by;
     const isIdle = !isLead && !isMain && isEmpty(header, cells, largest);
@@ -188,6 +188,11 @@ function titleWithUnit(title: string, { suffix }: ColumnFormat): string {
   // "Backward GFLOP" rather than "Backward FLOPs GFLOP", and "GFLOP/s" rather than "FLOP/s GFLOP".
   if (OWN_UNIT.test(title)) return title.replace(OWN_UNIT, suffix);
   return suffix === "" || title.endsWith(suffix) ? title : `${title} ${suffix}`;
+}
+
+/** Whether bars are on the scale of the rows with names; those with parts add up to the whole over all rows. */
+function isScaled({ parts }: ColumnHeader): boolean {
+  return parts.length === 0;
 }
 
 function largestOf(values: Numbers, rest: ArrayLike<number> = []): number {
@@ -316,9 +321,10 @@ export function hueColumn({ columns, sort_by: main }: TableHeader, sorted: strin
   return [sorted, main ?? ""].find((name) => bars.includes(name)) ?? bars[0] ?? "";
 }
 
-/** The length of a row's bar, 0–1: that of a difference whatever its sign, and none of another negative number or of a rest. */
+/** The length of a row's bar, 0–1: that of a difference whatever its sign, and none of another negative number. */
 export function barRatio({ header, cells, largest, rest }: GridColumn, row: number): number {
-  if (!header.has_bar || largest === 0 || cells.kind === "text" || rest[row] === 1) return 0;
+  if (!header.has_bar || largest === 0 || cells.kind === "text") return 0;
+  if (rest[row] === 1 && isScaled(header)) return 0;
   const value = cells.values[row] ?? Number.NaN;
   const length = header.is_change ? Math.abs(value) : Math.max(value, 0);
   return Number.isNaN(length) ? 0 : length / largest;

@@ -277,10 +277,9 @@ function activeId(props: PartProps): string | undefined {
   return rowId(props, row.index);
 }
 
-/** "op" for Ops: the title without a final s; rows of source code are lines, or functions. */
+/** "op" for Ops: the title without a final s; rows of source code are lines, also where functions name them. */
 function nounOf(view: TableHeader): string {
-  const code = view.columns.find((column) => column.is_verbatim);
-  if (code !== undefined) return code.title === "Source" ? "line" : code.title.toLowerCase();
+  if (view.columns.some((column) => column.is_verbatim)) return "line";
   if (view.points !== null) return view.group.toLowerCase();
   if (view.tab === "compare") return view.group.toLowerCase().replace(/s$/, "");
   if (view.title.includes(" by ")) return view.group.toLowerCase();

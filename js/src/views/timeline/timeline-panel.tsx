@@ -10,7 +10,7 @@ import {
   unbroken,
 } from "../../base/format";
 import { displayName, shortenName } from "../../base/names";
-import { phaseTitle } from "../../base/palette";
+import { isWaiting, phaseTitle } from "../../base/palette";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { coveredIn } from "../../layout/slice-index";
@@ -46,6 +46,7 @@ import {
   type Detail,
   describeSlice,
   detailsOf,
+  isAll,
   partTitle,
   waitWords,
   whenOf,
@@ -408,7 +409,7 @@ function HostLine({ report, moves, range }: HostProps) {
   const unseen = idleOf(report, span) - waited;
   const parts = sums
     .map(({ phase, ns }) =>
-      phase === "idle" && waited > 0
+      isWaiting(phase) && waited > 0
         ? { what: `waiting${waitedFor(moves.model, waits)}`, ns: waited }
         : { what: phaseTitle(phase), ns },
     )
@@ -443,7 +444,7 @@ function idleOf(report: ReportContext, { start, end }: Span<Ns>): number {
   return stepsOf(report)
     .filter(({ start_ns, dur_ns }) => start_ns >= start && start_ns + dur_ns <= end)
     .flatMap(({ parts }) => parts)
-    .reduce((sum, { phase, dur_ns }) => sum + (phase === "idle" ? dur_ns : 0), 0);
+    .reduce((sum, { phase, dur_ns }) => sum + (isWaiting(phase) ? dur_ns : 0), 0);
 }
 
 /** What the host waits for longest in the window or the range. */
@@ -536,6 +537,9 @@ export function WaitLine({ report, moves, range }: HostProps) {
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   const [main] = causes;
+  // Of the whole recording, what a device does before the first op or the first step belongs to no wait: the verdict
+  // above says of how much time it is.
+  const isPart = !isAll(overview, span);
   const busy = busyNs(moves.model, device, span, asked);
   const drawn = moves.model.devices.find(({ lane }) => lane === device.lane) ?? device;
   const [longest, ...shorter] = longestWaits(drawn, moves.model, span.start, span.end, MOST_WAITS);
@@ -549,7 +553,7 @@ export function WaitLine({ report, moves, range }: HostProps) {
     >
       {overview.devices.length > 1 ? device.title : "The device"} idles{" "}
       {!isExact && isFinal && "about "}
-      <strong>{ofWhole(whole, whole + busy)}</strong> {where}
+      <strong>{isPart ? ofWhole(whole, whole + busy) : unbroken(formatNs(whole))}</strong> {where}
       {main !== undefined && (
         <span data-tp-part={main.cause}>
           : <strong>{unbroken(formatNs(main.ns))}</strong> {main.cause}

@@ -45,14 +45,14 @@ describe("what a window is about", () => {
   it("is a step or all if it has them whole, and else a window", () => {
     expect(place(100_000, 200_000)).toBe("in step 5");
     expect(place(0, 100_000)).toBe("in step 4");
-    expect(place(0, 200_000)).toBe("in all");
+    expect(place(0, 200_000)).toBe("in the whole recording");
     expect(place(50_000, 200_000)).toBe("in this window");
     expect(stepsText(MODEL, { start: ns(50_000), end: ns(200_000) })).toBe("steps 4–5");
   });
 
   it("is all or a window where there are no steps", () => {
     const model = { steps: [], whole: { start: ns(0), end: ns(10) } };
-    expect(partTitle(model, { start: ns(0), end: ns(10) })).toBe("in all");
+    expect(partTitle(model, { start: ns(0), end: ns(10) })).toBe("in the whole recording");
     expect(partTitle(model, { start: ns(0), end: ns(9) })).toBe("in this window");
     expect(stepsText(model, { start: ns(0), end: ns(10) })).toBe("");
   });

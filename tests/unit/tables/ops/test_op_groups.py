@@ -111,7 +111,7 @@ def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_kno
         "is_called": False,
         "is_rest": True,
         "name": UNDER_NO_OP,
-        "phase": "python",
+        "phase": "unknown",
         "self_device_ns": 24_000,
         "total_device_ns": 24_000,
         "on_path_ns": 0,

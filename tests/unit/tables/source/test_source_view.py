@@ -82,7 +82,7 @@ def test_a_row_of_what_belongs_to_no_line_completes_the_step_the_work_of_devices
         (SOURCE[1], 65_000, 55_000, 512, None),
         (SOURCE[2], 15_000, 0, 0, "its backward stands at line 2"),
         (SOURCE[3], 0, 0, 0, None),
-        (OUTSIDE, 10_000, 5_000, 64, None),
+        (OUTSIDE, 10_000, 5_000, 64, "without a recorded launch"),
     ]
     assert view.frame["cpu_ns"].sum() == 100_000
     assert view.note == "note"
