@@ -162,7 +162,8 @@ collectives are communication; `enumerate(DataLoader)` is data. An op that made 
 range it is in. Only then do the words backward and optimizer in the names of the user's ranges count, and other ops are
 forward. When a step is split by phase, the thread that runs the step decides at every moment; where it only waits for
 other threads, what they do counts. Blocking calls are waiting. The rest is Python, so the parts add up to the step
-exactly.
+exactly. Pictures and the page show idle, in which the thread sleeps or waits, as part of waiting. Work of a device has
+the phase of the op that launched it; of what no op launched, or was launched before the recording, it is not known.
 
 **Step.** Whatever is given per step is a sum over the steps that count, divided by their number: in the verdict, the
 phases, the tables of the page, the flame graph, the text, the advice, a comparison, the history and `report.step_ns`.
