@@ -149,7 +149,7 @@ def _rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
         inside = trace.memory.filter(pl.Series(part.holds(trace.memory["time_ns"].to_numpy())))
         rest["bytes"] = int(inside["delta_bytes"].sum()) - int(frame["bytes"].sum())
     unknown_ns = int(work_ns[origins(trace)[work] < 0].sum())
-    steps = counted_steps(trace).steps if part == WHOLE else 0
+    steps = counted_steps(trace).steps if part in (WHOLE, counted_part(trace)) else 0
     note = _of_unknown(unknown_ns, sum(rest[name] for name in _DEVICE), steps or 1)
     row = {"source": OUTSIDE, "note": note, "phase": "", "cpu_ns": sum(rest[name] for name in CPU_PARTS), **rest}
     schema = {name: pl.String if name == "note" else SCHEMA.get(name, pl.Int64) for name in row}

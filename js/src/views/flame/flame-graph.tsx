@@ -24,6 +24,7 @@ import { FlameCanvas } from "./flame-canvas";
 import { actOnFlameKey } from "./flame-keys";
 import { FlameMinimap } from "./flame-minimap";
 import {
+  AWAITS,
   describeBox,
   describeWhole,
   type FlameModel,
@@ -448,12 +449,14 @@ function PhaseLegend({ model, weight, theme }: FlameLegendProps) {
     const { total } = model.extent(weight);
     const drawn = rowsOf(model.frame).filter((row) => row > 0 && (total[row] ?? 0) > 0);
     return new Set(
-      drawn.map((row) => (isAwaiting(model, row, weight) ? "waiting" : wordAt(model.phases, row))),
+      drawn.map((row) => (isAwaiting(model, row, weight) ? AWAITS : wordAt(model.phases, row))),
     );
   }, [model, weight]);
-  const shown = phases.filter(({ name }) => seen.has(name));
+  const shown = phases.filter(
+    ({ name }) => seen.has(name) || (name === "waiting" && seen.has(AWAITS)),
+  );
   const entries = shown.map(({ name, title }) => ({
-    title: name === "waiting" && !isSeen(name) ? "waiting for other threads" : title,
+    title: name === "waiting" && !seen.has(name) ? "waiting for other threads" : title,
     phase: name,
     color: phaseColor(name, theme),
   }));
