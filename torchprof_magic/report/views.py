@@ -254,8 +254,9 @@ VIEWS: tuple[View[Trace], ...] = (
         name="roofline",
         sentence="One row per op with known work: how fast it ran, and how near the roof of the device that is.",
         details="The tab draws them below the roofs of the device: operations per second over operations per byte, "
-        "both axes by factors of ten, as large as their time. Empty without recorded shapes and types. See "
-        "[formulas.md](formulas.md).",
+        "both axes by factors of ten, as large as their time. Work counts at the op with a formula, which can be "
+        "around the one with its time in `ops`: that of `aten::cudnn_convolution` at `aten::convolution`. Empty "
+        "without recorded shapes and types. See [formulas.md](formulas.md).",
         columns=rooflines.COLUMNS,
         frame=below_roofs(rooflines.roofline_table),
         title="Roofline",

@@ -70,6 +70,10 @@ it("says how much of that is there twice, because a thread waits for another", a
   expect(mounted?.root.querySelector(".tp-legend")?.textContent).toContain(
     "waiting for other threads",
   );
+  mounted?.unmount();
+  await answerOf("cpu_ns", boxes, { threads }, Float64Array.of(1e6, 1e6, 0));
+  // No box waits for most of its time, so none is hatched.
+  expect(mounted?.root.querySelector(".tp-legend")?.textContent).not.toContain("waiting");
 });
 
 it("says that no path is known where only kernels are", async () => {
