@@ -15,7 +15,8 @@ from torchprof_magic.facts.device.graph_work import origins, replayed_calls
 from torchprof_magic.facts.device.idle_pieces import idle_pieces
 from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
 from torchprof_magic.facts.host.host_nest import host_nest
-from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, PHASES
+from torchprof_magic.facts.host.shown_phases import phases_shown
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.shared import (
     ask_names,
@@ -145,7 +146,7 @@ def _paths(trace: Trace) -> _Paths:
     parent = np.concatenate((boxes.parent, launched_in, backward.around))
     parent[backward.node] = ahead + len(device) + backward.box
     in_python = np.full(ahead, PHASES.index("python"), np.int8)
-    phase = phase_of_events(trace)
+    phase = phases_shown(trace)
     is_event = boxes.row >= 0
     in_python[is_event] = phase[boxes.row[is_event]]
     in_python[waiting_places(trace, boxes)] = PHASES.index("waiting")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, phase_of_events
+from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE
+from torchprof_magic.facts.host.shown_phases import phases_shown
 from torchprof_magic.facts.ops.calls import op_rows
 from torchprof_magic.facts.shared import in_category, name_numbers, once_per_trace
 from torchprof_magic.facts.source.forward_of import forward_of_events
@@ -114,7 +115,7 @@ def group_labels(trace: Trace, row: IntArray, key: str, stack_n: int) -> pl.Seri
         return _thread_names(trace.lanes)[events["lane"].to_numpy()[row]].alias(key)
     if key == "phase":
         names = dict(enumerate(EVENT_PHASES))
-        return pl.Series(key, phase_of_events(trace)[row]).replace_strict(names, return_dtype=pl.String).cast(PHASE)
+        return pl.Series(key, phases_shown(trace)[row]).replace_strict(names, return_dtype=pl.String).cast(PHASE)
     if key in _PARTS:
         return _parts(trace, row, key)
     if key == "stack":
@@ -130,7 +131,7 @@ def _codes(trace: Trace, row: IntArray, key: str, stack_n: int) -> IntArray:
     if key == "thread":
         return events["lane"].to_numpy()[row].astype(np.int64)
     if key == "phase":
-        return phase_of_events(trace)[row].astype(np.int64)
+        return phases_shown(trace)[row].astype(np.int64)
     if key in _PARTS:
         return _parts(trace, row, key).rank("dense").fill_null(0).to_numpy().astype(np.int64)
     if key == "stack":

@@ -12,7 +12,8 @@ from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.graph_work import replayed_calls
 from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
-from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, PHASES
+from torchprof_magic.facts.host.shown_phases import phases_shown
 from torchprof_magic.facts.memory.allocations import op_allocations
 from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
@@ -89,7 +90,8 @@ _OWN_COLUMNS = (
         name="self_cpu_ratio",
         title="Self CPU %",
         unit="ratio",
-        definition="Self CPU time as a share of the self CPU time of all ops and annotations except steps.",
+        definition="Self CPU time as a share of the self CPU time of all ops and annotations except steps, on all threads "
+        "together: not of the step.",
         is_minor=True,
     ),
     Column(
@@ -481,7 +483,7 @@ def _inner_and_outer(trace: Trace) -> IntArray:
 
 def _phases(trace: Trace, ops: OpRows) -> npt.NDArray[np.int8]:
     """Return the phase of each op; that of a range which mostly waits for the threads of autograd is waiting."""
-    phase, awaits = phase_of_events(trace)[ops.row], awaits_of_backward(trace)
+    phase, awaits = phases_shown(trace)[ops.row], awaits_of_backward(trace)
     if len(awaits.lane) == 0:
         return phase
     lane = trace.events["lane"].to_numpy()[ops.row].astype(np.int64)

@@ -29,7 +29,7 @@ MOST_LEVELS = 10_000
 _BOTH = (
     Column(
         name="both_cpu_ns",
-        title="CPU",
+        title="Total CPU",
         unit="ns",
         definition="Host time of its forward and of its backward pass, with everything inside.",
         has_bar=True,
@@ -38,7 +38,7 @@ _BOTH = (
     ),
     Column(
         name="both_device_ns",
-        title="Device",
+        title="Total device",
         unit="ns",
         definition="Summed time of device work that both passes launched, with everything inside.",
         has_bar=True,

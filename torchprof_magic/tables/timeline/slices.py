@@ -14,7 +14,8 @@ from torchprof_magic.facts.device.graph_work import graph_work, origins
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.device.launch_configs import launch_configs
 from torchprof_magic.facts.host.blocking import blocking_calls
-from torchprof_magic.facts.host.phases import PHASE, PHASES, phase_of_events
+from torchprof_magic.facts.host.phases import PHASE, PHASES
+from torchprof_magic.facts.host.shown_phases import phases_shown
 from torchprof_magic.facts.ops.calls import OP_CATEGORIES, nest_among, ops_around
 from torchprof_magic.facts.shared import ask_names, device_rows, in_category, launch_sources
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, recorded_boxes, site_names
@@ -258,7 +259,7 @@ def _path(trace: Trace, lanes: _Lanes) -> list[_Part]:
     lane, count = lanes.add("Critical path", "annotations", ""), len(path.row)
     known = path.row >= 0
     phase = np.full(count, PHASES.index("python"), np.int64)
-    phase[known] = phase_of_events(trace)[path.row[known]]
+    phase[known] = phases_shown(trace)[path.row[known]]
     times = pl.Series(path.start_ns), pl.Series(path.end_ns - path.start_ns)
     frame = _frame(lane, *times, names_of(trace, path), "path", _of_enum(phase, PHASE), depth=0)
     note = values_at(trace.lanes["name"], path.lane).cast(pl.Categorical()).alias("note")
@@ -334,7 +335,7 @@ def _boxes(trace: Trace, boxes: HostBoxes, number_of: dict[int, int], layers: tu
     kind = np.zeros(len(boxes.row), np.int64)
     kind[is_event] = _kinds(events["category"].gather(row))
     phase = np.full(len(boxes.row), PHASES.index("python"), np.int64)
-    phase[is_event] = phase_of_events(trace)[row]
+    phase[is_event] = phases_shown(trace)[row]
     site = boxes.site[~is_event]
     at = np.zeros(len(kind), np.int64)
     at[is_event] = np.arange(len(row))
@@ -647,7 +648,7 @@ def _stack_texts(trace: Trace) -> pl.Series:
 
 def _of_events(trace: Trace, rows: IntArray, lane: IntArray) -> pl.DataFrame:
     events = trace.events
-    phase = phase_of_events(trace).astype(np.int64)
+    phase = phases_shown(trace).astype(np.int64)
     spans = trace.flows.filter(pl.col("kind") == "annotation")
     phase[spans["target"].to_numpy()] = phase[spans["source"].to_numpy()]
     return pl.DataFrame(

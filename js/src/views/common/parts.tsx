@@ -3,7 +3,7 @@
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { formatCount, tailOf, unbroken } from "../../base/format";
-import { isWaiting, phaseColor, phaseTitle } from "../../base/palette";
+import { isWaiting, phaseColor, phases, phaseTitle, type Theme } from "../../base/palette";
 import { Button } from "./button";
 import type { ReportContext } from "./context";
 import { focusView } from "./focus-view";
@@ -169,6 +169,13 @@ export function Legend({ entries }: { readonly entries: readonly LegendEntry[] }
       ))}
     </ul>
   );
+}
+
+/** What the colors of some phases are, in the order of all pictures. */
+export function phaseEntries(seen: ReadonlySet<string>, theme: Theme): readonly LegendEntry[] {
+  return phases
+    .filter(({ name }) => seen.has(name))
+    .map(({ name, title }) => ({ title, phase: name, color: phaseColor(name, theme) }));
 }
 
 interface ToolsProps {

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { FlameOptions } from "../../base/flame-options";
 import { formatRatio, formatValue, plural } from "../../base/format";
 import { CODE_CHAR_PX, shortenName } from "../../base/names";
-import { phaseColor, phases } from "../../base/palette";
+import { phaseColor } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
 import { BEFORE } from "../../layout/alive";
 import { fitCrumbs, toldOf } from "../../layout/crumbs";
@@ -16,7 +16,15 @@ import { type Frame, type Numbers, rowsOf, wordAt } from "../../wire/frame";
 import type { TreeHeader, WeightHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { Legend, MatchSteps, SearchBox, Segmented, Sentence, Tools } from "../common/parts";
+import {
+  Legend,
+  MatchSteps,
+  phaseEntries,
+  SearchBox,
+  Segmented,
+  Sentence,
+  Tools,
+} from "../common/parts";
 import { tableId } from "../common/spoken-table";
 import { useWidth } from "../common/use-width";
 import { Stage, useStage } from "../graph/stage";
@@ -452,14 +460,13 @@ function PhaseLegend({ model, weight, theme }: FlameLegendProps) {
       drawn.map((row) => (isAwaiting(model, row, weight) ? AWAITS : wordAt(model.phases, row))),
     );
   }, [model, weight]);
-  const shown = phases.filter(
-    ({ name }) => seen.has(name) || (name === "waiting" && seen.has(AWAITS)),
+  const isOthers = seen.has(AWAITS) && !seen.has("waiting");
+  const all = phaseEntries(isOthers ? new Set([...seen, "waiting"]) : seen, theme);
+  const entries = all.map((entry) =>
+    isOthers && entry.phase === "waiting"
+      ? { ...entry, title: "waiting for other threads" }
+      : entry,
   );
-  const entries = shown.map(({ name, title }) => ({
-    title: name === "waiting" && !seen.has(name) ? "waiting for other threads" : title,
-    phase: name,
-    color: phaseColor(name, theme),
-  }));
   return (
     <>
       <Legend entries={entries} />

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { columnFormat, plural } from "../../base/format";
-import { phaseColor, phases, phaseTitle } from "../../base/palette";
+
 import { type CodeItem, codeItems, codeRows, isFunction } from "../../layout/code-lines";
 import type { LateView } from "../../state/python-sync";
 import { revealIn } from "../../state/store";
@@ -12,7 +12,7 @@ import type { FactsHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import { cellLine, goToCellLine } from "../common/cell-line";
 import type { ReportContext, TableProps } from "../common/context";
-import { Digits, Legend, Path } from "../common/parts";
+import { Digits, Legend, Path, phaseEntries } from "../common/parts";
 import { useRanged } from "../common/ranged";
 import { barRatio, type GridColumn, gridColumns, hueColumn } from "../table/grid-columns";
 import { BarCell, barParts } from "../table/grid-row";
@@ -123,20 +123,14 @@ const LEAST_SEEN = 0.005;
 function CodeLegend(code: Code) {
   const { report, items, column, view } = code;
   const hue = hueColumn(view, "");
+  const told = new Set(stepsOf(report).flatMap(({ parts }) => parts.map(({ phase }) => phase)));
   const seen = items.flatMap(({ row }) =>
     barParts({ ...code, row, hue })
       .filter(({ share }) => share * barRatio(column, row) >= LEAST_SEEN)
-      .map(({ phase }) => phase),
+      .map(({ phase }) => phase)
+      .filter((phase) => !told.has(phase)),
   );
-  const told = stepsOf(report).flatMap(({ parts }) => parts.map(({ phase }) => phase));
-  const { theme } = report.look.value;
-  const entries = phases
-    .filter(({ name }) => seen.includes(name) && !told.includes(name))
-    .map(({ name }) => ({
-      title: phaseTitle(name),
-      color: phaseColor(name, theme),
-      phase: name,
-    }));
+  const entries = phaseEntries(new Set(seen), report.look.value.theme);
   return entries.length === 0 ? null : <Legend entries={entries} />;
 }
 

@@ -284,13 +284,13 @@ function Row({ report, group, text, format, age, time }: RowProps) {
           </Button>
         )}
         <span class="tp-block-place">
-          <bdi>{shownPlace || categoryTitle(category)}</bdi>
+          <bdi>{shownPlace || (category === "unknown" ? "" : categoryTitle(category))}</bdi>
         </span>
       </td>
       <td>
         {format(bytes)}
         {count > 1 && place !== "" && (
-          <span class="tp-block-place">{`${formatCount(count)} × ${format(bytes / count)}`}</span>
+          <span class="tp-block-place">{`${formatCount(count)} × ${formatBytes(bytes / count)}`}</span>
         )}
       </td>
       {time === null ? (

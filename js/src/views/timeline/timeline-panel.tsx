@@ -1,6 +1,7 @@
 /** What is selected in a timeline, and what runs in the chosen range. */
 
 import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import {
   columnFormat,
   formatCount,
@@ -23,7 +24,7 @@ import type { LaneSum, RangeQuestion } from "../../wire/questions";
 import { useAsked } from "../common/asked-range";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
-import { PhaseDot, Segmented } from "../common/parts";
+import { Legend, PhaseDot, phaseEntries, Segmented } from "../common/parts";
 import { stepsOf } from "../verdict/steps";
 import { type LongWait, longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
 import type { Device, TimelineModel } from "./timeline-model";
@@ -52,6 +53,8 @@ import {
   whenOf,
 } from "./timeline-words";
 
+// Kinds of bars in the color of their phase.
+const SEEN = /^(op|annotation|line|module|python|runtime|kernel|memcpy|memset|phase)$/;
 const NAME_CHARS = 60;
 // Of code on one line of the panel.
 const SIDE_CHARS = 32;
@@ -78,6 +81,7 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
           <p class="tp-side-hint">
             Click a bar to see what it is, what launched it and what it waited for.
           </p>
+          <Colors report={report} moves={moves} />
         </>
       )}
       {range !== null ? (
@@ -89,6 +93,16 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
       )}
     </aside>
   );
+}
+
+/** What the colors of the bars are. */
+function Colors({ report, moves }: Pick<PanelProps, "report" | "moves">) {
+  const { phases, kinds } = moves.models.overview;
+  const seen = useMemo(() => {
+    const rows = Array.from(phases.keys.keys()).filter((row) => SEEN.test(wordAt(kinds, row)));
+    return new Set(rows.map((row) => wordAt(phases, row)));
+  }, [phases, kinds]);
+  return <Legend entries={phaseEntries(seen, report.look.value.theme)} />;
 }
 
 interface WaitsProps {
