@@ -90,8 +90,8 @@ _OWN_COLUMNS = (
         name="self_cpu_ratio",
         title="Self CPU %",
         unit="ratio",
-        definition="Self CPU time as a share of the self CPU time of all ops and annotations except steps, on all threads "
-        "together: not of the step.",
+        definition="Self CPU time as a share of the self CPU time of all ops and annotations except steps, on all "
+        "threads together: not of the step.",
         is_minor=True,
     ),
     Column(

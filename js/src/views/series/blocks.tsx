@@ -289,9 +289,7 @@ function Row({ report, group, text, format, age, time }: RowProps) {
       </td>
       <td>
         {format(bytes)}
-        {count > 1 && place !== "" && (
-          <span class="tp-block-place">{`${formatCount(count)} × ${formatBytes(bytes / count)}`}</span>
-        )}
+        {count > 1 && place !== "" && <span class="tp-block-place">{plural(count, "block")}</span>}
       </td>
       {time === null ? (
         <td>{formatCount(count)}</td>

@@ -81,7 +81,6 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
           <p class="tp-side-hint">
             Click a bar to see what it is, what launched it and what it waited for.
           </p>
-          <Colors report={report} moves={moves} />
         </>
       )}
       {range !== null ? (
@@ -91,6 +90,7 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
           Drag over the lanes to choose a range. All tables then count only what runs in it.
         </p>
       )}
+      {range === null && slice < 0 && <Colors report={report} moves={moves} />}
     </aside>
   );
 }
