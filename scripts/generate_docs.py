@@ -164,6 +164,8 @@ forward. When a step is split by phase, the thread that runs the step decides at
 other threads, what they do counts. Blocking calls are waiting. The rest is Python, so the parts add up to the step
 exactly. Pictures and the page show idle, in which the thread sleeps or waits, as part of waiting. Work of a device has
 the phase of the op that launched it; of what no op launched, or was launched before the recording, it is not known.
+In tables, the timeline and the flame graph, an op, a frame or a range that spends more than half of its time on work
+that is done once has the phase of that: compile or initialisation.
 
 **Step.** Whatever is given per step is a sum over the steps that count, divided by their number: in the verdict, the
 phases, the tables of the page, the flame graph, the text, the advice, a comparison, the history and `report.step_ns`.
