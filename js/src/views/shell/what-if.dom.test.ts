@@ -1,4 +1,6 @@
 import { afterEach, expect, it } from "vitest";
+import { encodeFrame, packViews } from "../../../test/encode";
+import { columnHeader, tableHeader } from "../../../test/headers";
 import { find, HOSTILE, hostOf, type Mounted, mount, settle } from "../../../test/report";
 
 let mounted: Mounted | null = null;
@@ -36,6 +38,32 @@ it("asks what a step would take if the selection were twice as fast, and says th
   await settle();
   expect(find(document.body, ".tp-links [role=status]").textContent).toBe(text);
   expect(button()).toBeUndefined();
+});
+
+it("asks about a line of the source by its file and number", async () => {
+  const columns = [
+    columnHeader("line", "count"),
+    columnHeader("source", "code", { is_verbatim: true }),
+    columnHeader("cpu_ns", "ns"),
+  ];
+  const lines = encodeFrame([
+    ["file", ["In [4]", ""]],
+    ["line", Float64Array.of(3, Number.NaN)],
+    ["source", ["    out = net(x)", "outside of these lines"]],
+    ["cpu_ns", Float64Array.of(16e6, 8e6)],
+  ]);
+  const packed = packViews([tableHeader("source", { columns })], [lines]);
+  const host = hostOf({ views: packed.views });
+  host.traits.set("_data", packed.data);
+  mounted = mount(host);
+  await settle();
+  await settle();
+  await choose(1);
+  expect(button()).toBeUndefined();
+  await choose(0);
+  button()?.click();
+  await settle();
+  expect(mounted.host.sent.at(-1)).toMatchObject({ kind: "what_if", name: "In [4]:3" });
 });
 
 it("says why there is no answer, and asks again for another selection", async () => {

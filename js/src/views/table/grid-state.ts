@@ -293,9 +293,12 @@ function useRevealed(
 
 /** The row of a line by its file and number, such as `In [4]:3`; -1 if it is none. */
 function rowOfSpot({ frame }: TableProps, spot: string): number {
-  const isThere = (row: number) =>
-    `${stringAt(frame, "file", row)}:${numberAt(frame, "line", row)}` === spot;
+  const isThere = (row: number) => spotAt(frame, row) === spot;
   return frame.columns.has("line") ? rowsOf(frame).findIndex(isThere) : -1;
+}
+
+function spotAt(frame: Frame, row: number): string {
+  return `${stringAt(frame, "file", row)}:${numberAt(frame, "line", row)}`;
 }
 
 /** The row of a name, or of a line of source code. */
@@ -339,10 +342,12 @@ function placeOfRow(table: GridTable, row: number): number {
   return table.getCoreRowModel().rows[row]?.getDisplayIndex() ?? -1;
 }
 
+/** Selects the name of a row, or the line of one with source code. */
 function selectRow({ report, view, frame }: TableProps, row: number): void {
   const column = nameColumn(view);
-  if (column === undefined) return;
-  select(report.store, stringAt(frame, column.name, row), stringAt(frame, "kind", row));
+  if (column !== undefined)
+    select(report.store, stringAt(frame, column.name, row), stringAt(frame, "kind", row));
+  else if (numberAt(frame, "line", row) > 0) select(report.store, spotAt(frame, row), "line");
 }
 
 /** Marks all rows of the selected name; in a table without names, only the active row. */
