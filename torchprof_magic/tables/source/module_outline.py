@@ -64,7 +64,7 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     The forward and the backward pass of a module are one bar.
     """
     table = modules_table(trace, part)
-    schema = {"id": pl.String, "above": pl.String, "is_closed": pl.Boolean, "is_extra": pl.Boolean, **SCHEMA}
+    schema = {"id": pl.String, "above": pl.String, "is_closed": pl.Boolean, "is_extra": pl.Boolean, "full_path": pl.String, **SCHEMA}
     shown = _with_closed(_shown(table.frame.to_dicts()), _BOTH[int(trace.has_device)])
     frame = pl.DataFrame(shown, schema=schema).with_columns(
         pl.sum_horizontal(part.column for part in column.parts).alias(column.name) for column in _BOTH
@@ -75,7 +75,7 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     columns = _with_both_passes([column for column in table.columns if column.name != "parent"], frame)
     names = dict.fromkeys((*(column.name for column in columns), *(each for each in halves if each in frame.columns)))
     is_rest = (pl.col("path") == OUTSIDE).alias("is_rest")
-    frame = frame.select("id", "above", "is_closed", "is_extra", is_rest, *names)
+    frame = frame.select("id", "above", "is_closed", "is_extra", "full_path", is_rest, *names)
     outline = Outline(id="id", parent="above", open_levels=MOST_LEVELS, closed="is_closed", extra="is_extra")
     return Table(frame=frame, columns=columns, outline=outline, rest="is_rest")
 

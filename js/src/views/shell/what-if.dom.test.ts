@@ -66,6 +66,27 @@ it("asks about a line of the source by its file and number", async () => {
   expect(mounted.host.sent.at(-1)).toMatchObject({ kind: "what_if", name: "In [4]:3" });
 });
 
+it("asks about a module by its whole path, and about nothing where a row is none", async () => {
+  const columns = [columnHeader("path", "code"), columnHeader("cpu_ns", "ns")];
+  const modules = encodeFrame([
+    ["path", ["conv", "outside of modules"]],
+    ["full_path", ["stem.conv", ""]],
+    ["cpu_ns", Float64Array.of(16e6, 8e6)],
+  ]);
+  const packed = packViews([tableHeader("modules", { columns })], [modules]);
+  const host = hostOf({ views: packed.views });
+  host.traits.set("_data", packed.data);
+  mounted = mount(host);
+  await settle();
+  await settle();
+  await choose(0);
+  button()?.click();
+  await settle();
+  expect(mounted.host.sent.at(-1)).toMatchObject({ kind: "what_if", name: "stem.conv" });
+  await choose(1);
+  expect(button()).toBeUndefined();
+});
+
 it("says why there is no answer, and asks again for another selection", async () => {
   const question = await asked(0);
   mounted?.host.emit("msg:custom", { kind: "error", id: question.id, message: "No." }, []);

@@ -342,12 +342,17 @@ function placeOfRow(table: GridTable, row: number): number {
   return table.getCoreRowModel().rows[row]?.getDisplayIndex() ?? -1;
 }
 
-/** Selects the name of a row, or the line of one with source code. */
+/** Selects the name of a row, its module or its line; nothing where it has none, rather than what was selected before. */
 function selectRow({ report, view, frame }: TableProps, row: number): void {
   const column = nameColumn(view);
   if (column !== undefined)
     select(report.store, stringAt(frame, column.name, row), stringAt(frame, "kind", row));
-  else if (numberAt(frame, "line", row) > 0) select(report.store, spotAt(frame, row), "line");
+  else {
+    const name =
+      numberAt(frame, "line", row) > 0 ? spotAt(frame, row) : stringAt(frame, "full_path", row);
+    if (name === "") report.store.selection.value = null;
+    else select(report.store, name, "");
+  }
 }
 
 /** Marks all rows of the selected name; in a table without names, only the active row. */
