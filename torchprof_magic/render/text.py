@@ -10,7 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.busy import has_any_device
 from torchprof_magic.facts.device.graph_captures import on_captured_lanes
-from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.phases import PHASES, with_one_wait
 from torchprof_magic.model.units import (
     column_format,
     counted,
@@ -192,7 +192,8 @@ def _phase_lines(steps: pl.DataFrame) -> list[str]:
         return []
     counts = _counted(steps)
     mean, *times = (float(counts[f"{name}_ns"].mean() or 0) for name in ("dur", *PHASES))  # type: ignore[arg-type]
-    phases = sorted(zip(times, PHASES, strict=True), key=lambda phase: -phase[0])
+    shown = with_one_wait(dict(zip(PHASES, times, strict=True)))
+    phases = sorted(((ns, phase) for phase, ns in shown.items()), key=lambda phase: -phase[0])
     split = ", ".join(
         f"{phase} {format_ns(ns)} ({format_ratio(ns / max(mean, 1))})"
         for ns, phase in phases

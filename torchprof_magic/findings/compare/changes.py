@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
-from torchprof_magic.facts.host.phases import PHASES
+from torchprof_magic.facts.host.phases import PHASES, with_one_wait
 from torchprof_magic.facts.source.fused_titles import with_fused_names
 from torchprof_magic.model.meta import source_lines
 from torchprof_magic.model.shapes import Column
@@ -127,7 +127,7 @@ def changed_lines(runs: Runs) -> pl.DataFrame:
 
 def changed_phases(runs: Runs) -> pl.DataFrame:
     """Return one row per phase, in ns per step; the rows add up to the typical step."""
-    return _by_name(*({phase: _mean_of(trace, f"{phase}_ns") for phase in PHASES} for trace in runs))
+    return _by_name(*(with_one_wait({phase: _mean_of(trace, f"{phase}_ns") for phase in PHASES}) for trace in runs))
 
 
 def changed_waits(runs: Runs) -> pl.DataFrame:

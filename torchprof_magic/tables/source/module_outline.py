@@ -64,7 +64,14 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     The forward and the backward pass of a module are one bar.
     """
     table = modules_table(trace, part)
-    schema = {"id": pl.String, "above": pl.String, "is_closed": pl.Boolean, "is_extra": pl.Boolean, "full_path": pl.String, **SCHEMA}
+    schema = {
+        "id": pl.String,
+        "above": pl.String,
+        "is_closed": pl.Boolean,
+        "is_extra": pl.Boolean,
+        "full_path": pl.String,
+        **SCHEMA,
+    }
     shown = _with_closed(_shown(table.frame.to_dicts()), _BOTH[int(trace.has_device)])
     frame = pl.DataFrame(shown, schema=schema).with_columns(
         pl.sum_horizontal(part.column for part in column.parts).alias(column.name) for column in _BOTH
