@@ -87,10 +87,17 @@ class _Try(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="tr
 
 
 class _WhatIf(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="what_if"):
-    """What would a step take if what has this name were twice as fast?"""
+    """What would a step take if what has this name, or lies in this range of ns, were twice as fast?"""
 
     id: int | str
-    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
+    name: Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)] = ""
+    start_ns: int | None = None
+    end_ns: int | None = None
+
+    @property
+    def what(self) -> str | tuple[int, int]:
+        """What is meant, as ``Report.what_if`` takes it."""
+        return self.name if self.start_ns is None or self.end_ns is None else (self.start_ns, self.end_ns)
 
 
 _Request = _Get | Question | _Open | _Runs | _Compare | _FrontEnd | _Count | _Try | _WhatIf
@@ -133,7 +140,7 @@ class Shown:
         comparing: Comparing | None = None,
         counting: Callable[[Sequence[int]], Shown] | None = None,
         trying: Callable[[int], Shown] | None = None,
-        asking: Callable[[str], str] | None = None,
+        asking: Callable[[str | tuple[int, int]], str] | None = None,
     ) -> None:
         self.page = page
         self.asking = asking
@@ -227,7 +234,7 @@ class ReportWidget(anywidget.AnyWidget):
         if isinstance(request, _Runs):
             return {"kind": "runs", "runs": list(self._comparing().runs())}, []
         if isinstance(request, _WhatIf):
-            return {"kind": "what_if", "text": self._asking(request.name)}, []
+            return {"kind": "what_if", "text": self._asking(request.what)}, []
         if isinstance(request, _Get):
             return self._chunk(request)
         answers = self._alive().page.answers.get(request.view)
@@ -271,7 +278,7 @@ class ReportWidget(anywidget.AnyWidget):
             raise TorchProfError("Advice of this report cannot be tried here.")
         return trying(card)
 
-    def _asking(self, name: str) -> str:
+    def _asking(self, name: str | tuple[int, int]) -> str:
         asking = self._alive().asking
         if asking is None:
             raise TorchProfError("Nobody can say what this report would be like.")

@@ -282,8 +282,8 @@ def _trying_in_page(forms: TraceForms, kept: weakref.ref[KeptView], number: int)
     return keeper.shown
 
 
-def _faster_in_page(trace: Trace, name: str) -> str:
-    """Return what a step would take if what has this name were twice as fast, as the page says it."""
+def _faster_in_page(trace: Trace, name: str | tuple[int, int]) -> str:
+    """Return what a step would take if what has this name, or lies in this range, were twice as fast, in words."""
     return faster_words(trace, name)
 
 

@@ -23,7 +23,7 @@ import { type Part, pull } from "../wire/pull";
 import { ask as askKernel, type Question } from "../wire/questions";
 import { canAnswer, request } from "../wire/request";
 import { bytesOfView } from "../wire/view-bytes";
-import { askWhatIf } from "../wire/what-if";
+import { type Asked, askWhatIf } from "../wire/what-if";
 import { Latest } from "./latest";
 import { createSliceSource, type SliceSource } from "./slice-source";
 
@@ -84,7 +84,7 @@ export interface ReportSource {
   /** Shows the report in which only these steps count, by the rows of their table, in this place. */
   countSteps(rows: readonly number[]): Promise<Result<null>>;
   /** What a step would take if what has this name were twice as fast, in words; needs a kernel that answers. */
-  whatIf(name: string): Promise<Result<string>>;
+  whatIf(name: Asked): Promise<Result<string>>;
   /** Whether the kernel can be asked to measure advice. */
   readonly canTry: boolean;
   /** Measures the advice of a card, by its number from 1, and shows the report with what was found in this place. */

@@ -7,9 +7,12 @@ import { type RequestOptions, request } from "./request";
 
 const answer = record({ text });
 
+/** A name, or the start and the end of a range, in ns. */
+export type Asked = string | readonly [number, number];
+
 export function askWhatIf(
   host: Host,
-  name: string,
+  name: Asked,
   options: RequestOptions,
 ): Promise<Result<string>> {
   const read = (message: Readonly<Record<string, unknown>>) => {
@@ -17,5 +20,6 @@ export function askWhatIf(
     const found = checked(answer, message);
     return found.ok ? success(found.value.text) : found;
   };
-  return request(host, { kind: "what_if", name }, read, options);
+  const asked = typeof name === "string" ? { name } : { start_ns: name[0], end_ns: name[1] };
+  return request(host, { kind: "what_if", ...asked }, read, options);
 }

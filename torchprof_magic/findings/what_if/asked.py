@@ -201,7 +201,10 @@ def _rests_on(trace: Trace, base: Baseline) -> tuple[str, ...]:
     return tuple(found)
 
 
-def faster_words(trace: Trace, name: str, factor: float = 2) -> str:
-    """Return what a step would take if what has a name were faster: ``2× faster: 222 ms → 187 ms per step``."""
+def faster_words(trace: Trace, name: str | tuple[int, int], factor: float = 2) -> str:
+    """Return what a step would take if what has a name, or lies in a range, were faster.
+
+    As ``2× faster: 222 ms → 187 ms per step``.
+    """
     found = ask_what_if(trace, Changes(faster={name: factor}))
     return f"{format_count(factor)}× faster: {found.headline}{found.each}"

@@ -7,6 +7,7 @@ import { type ReportContext, shownView } from "../common/context";
 import { CountedSwitch } from "../verdict/step-chart";
 import { isChosen, stepsOf, toggleStep } from "../verdict/steps";
 import { followsRange } from "./in-range";
+import { WhatIf } from "./what-if";
 
 export function RangeBar({ report }: { readonly report: ReportContext }) {
   const { range } = report.store;
@@ -38,6 +39,7 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
       >
         Show all steps
       </Button>
+      <WhatIf key={`${start} ${end}`} report={report} name={[Math.round(start), Math.round(end)]} />
       {step !== undefined && <CountedSwitch report={report} bar={step} bars={bars} />}
       {step !== undefined && <StepWalk report={report} at={bars.indexOf(step)} bars={bars} />}
     </p>

@@ -1,5 +1,6 @@
 import { afterEach, expect, it } from "vitest";
 import { encodeFrame, packViews } from "../../../test/encode";
+import { goldenHost } from "../../../test/golden";
 import { columnHeader, tableHeader } from "../../../test/headers";
 import { find, HOSTILE, hostOf, type Mounted, mount, settle } from "../../../test/report";
 
@@ -85,6 +86,22 @@ it("asks about a module by its whole path, and about nothing where a row is none
   expect(mounted.host.sent.at(-1)).toMatchObject({ kind: "what_if", name: "stem.conv" });
   await choose(1);
   expect(button()).toBeUndefined();
+});
+
+it("asks about the range that is chosen", async () => {
+  mounted = mount(goldenHost());
+  await settle();
+  await settle();
+  find(document.body, '.tp-step[data-tp-step="3"] button').click();
+  await settle();
+  const ask = [...document.body.querySelectorAll<HTMLButtonElement>(".tp-range-bar button")].find(
+    ({ textContent }) => textContent === "If 2× faster",
+  );
+  ask?.click();
+  await settle();
+  const asked = mounted.host.sent.at(-1) as Readonly<Record<string, number>>;
+  expect(asked).toMatchObject({ kind: "what_if" });
+  expect((asked.end_ns ?? 0) - (asked.start_ns ?? 0)).toBe(120_000);
 });
 
 it("says why there is no answer, and asks again for another selection", async () => {

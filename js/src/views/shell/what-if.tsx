@@ -1,12 +1,13 @@
 /** What a step would take if the selection were twice as fast: a button that becomes the answer. */
 
 import { useSignal } from "@preact/signals";
+import type { Asked } from "../../wire/what-if";
 import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 
 interface WhatIfProps {
   readonly report: ReportContext;
-  readonly name: string;
+  readonly name: Asked;
 }
 
 export function WhatIf({ report, name }: WhatIfProps) {

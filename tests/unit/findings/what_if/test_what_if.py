@@ -356,6 +356,9 @@ def test_the_page_asks_what_a_step_would_take_and_is_told_in_words(monkeypatch: 
     widget._answer(None, {"kind": "what_if", "id": "tp-1", "name": "aten::mm"}, [])
     widget._answer(None, {"kind": "what_if", "id": "tp-2", "name": "aten::m"}, [])
     assert answers[0] == {"kind": "what_if", "id": "tp-1", "text": "2× faster: 1 ms → 870 µs per step"}
+    # The first 400 us of one of three steps, as a range that is dragged in the timeline.
+    widget._answer(None, {"kind": "what_if", "id": "tp-3", "start_ns": 0, "end_ns": 400_000}, [])
+    assert answers.pop()["text"] == "2× faster: 1 ms → 933 µs per step"
     assert answers[1]["kind"] == "error"
     assert answers[1]["message"].startswith("nothing called 'aten::m' was recorded; did you mean 'aten::mm'")
 
