@@ -576,18 +576,11 @@ measured: dict[str, Peak] = {}
 
 def peak_of(name: str) -> Peak | None:
     """Return the peak of a device by its name, or of a processor; None if it is not known."""
-    known = measured.get(name) or (_of_this_machine() if name == CPU else _in_table(name))
+    known = measured.get(name) or _in_table(name)
     for part, figures in set_by_user.items():
         if part.lower() in name.lower():
             known = with_figures(known or Peak(title=name, pattern=""), figures)
     return known
-
-
-def _of_this_machine() -> Peak | None:
-    """Return what was measured of this machine's processor, for a recording that does not say which one it is of."""
-    found = next(iter(measured.values()), None)
-    said = "The recording does not say which CPU it is of."
-    return None if found is None else replace(found, note=f"{said} {found.note}".strip())
 
 
 def _in_table(name: str) -> Peak | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,6 +64,17 @@ def test_a_share_of_all_calls_that_does_not_fit_the_gain_of_the_slow_ones_is_lef
     trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
     where = "(in calls slower than the memory roof, others are faster)"
     assert answer(trace) == f"`aten::copy_` could gain most: 12 of 18 µs per step {where}."
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_what_the_host_launches_has_no_roof_where_its_device_was_not_recorded(*, is_recorded: bool) -> None:
+    copy = {"Input Dims": [[1_000_000], [1_000_000]], "Input type": BF16}
+    launches = [launch(2 + 20 * at, 1, at + 1) for at in range(3)]
+    ops = [span("aten::copy_", 20 * at, 10, **copy) for at in range(3)]
+    made = make_trace(annotation("ProfilerStep#0", 0, 100), *ops, *([] if is_recorded else launches))
+    trace = replace(made, meta=replace(made.meta, cpu_model=NAME))
+    assert (roofline_table(trace).frame.height > 0) == is_recorded
+    assert ("could gain most" in answer(trace)) == is_recorded
 
 
 # At 1 TB/s the copy of 4 MB takes 4 us; at 1,000 TFLOP/s the product takes 128 us, and it takes 400.

@@ -13,6 +13,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.graph_work import graph_work, is_captured, origins
 from torchprof_magic.facts.device.kernel_types import type_in
+from torchprof_magic.facts.device.unrecorded import signs_of_device
 from torchprof_magic.facts.ops.calls import Nest, nest_among, ops_around
 from torchprof_magic.facts.ops.formulas import formula_of, read_inputs, work_of
 from torchprof_magic.facts.ops.hints import gradients_of_results, tensors_inside
@@ -67,9 +68,18 @@ class TimedWork(NamedTuple):
     is_matrix: BoolArray
 
 
+_NONE = np.empty(0, np.int64)
+_NO_WORK = TimedWork(_NONE, _NONE, np.empty(0), np.empty(0), np.empty(0), _NONE, np.empty(0, np.bool_))
+
+
 @once_per_trace
 def timed_work(trace: Trace) -> TimedWork:
-    """Return all time of which the work is known; each piece once."""
+    """Return all time of which the work is known; each piece once.
+
+    Where a device worked that was not recorded, the time of the host is that of launching, and tells nothing of it.
+    """
+    if not trace.has_device and signs_of_device(trace) is not None:
+        return _NO_WORK
     calls = _candidates(trace)
     if trace.has_device:
         return _on_device(trace, calls)
