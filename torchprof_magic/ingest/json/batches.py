@@ -5,10 +5,8 @@ The JSON is never held in memory as a whole: files of gigabytes pass through a b
 
 from __future__ import annotations
 
-import gc
 import itertools
 import re
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +19,7 @@ from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
 from torchprof_magic.ingest.json.schema import COUNTER, NO_RAW, CounterEvent, Event, ExactEvent, Head
 from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.problems import PROBLEMS
+from torchprof_magic.system.process.garbage import without_collections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +80,7 @@ class EventText:
     def __iter__(self) -> Iterator[list[Event]]:
         is_bare = self._enter_list()
         has_entries = has_events = False
-        with _without_gc():
+        with without_collections():
             while (batch := self._next_batch()) is not None:
                 has_events = has_events or any(event.ph for event in batch)
                 has_entries = has_entries or bool(batch)
@@ -359,15 +358,3 @@ def _is_json(text: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Keep the garbage collector from visiting new structs again and again, which makes decoding 3x slower."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

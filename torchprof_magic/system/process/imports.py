@@ -6,13 +6,13 @@ that: every later use fails, until the process ends.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import signal
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from torchprof_magic.system.process.garbage import without_collections
 from torchprof_magic.system.process.memory import lack_for_polars
 from torchprof_magic.system.process.threads import is_main_thread
 
@@ -39,7 +39,7 @@ def import_whole(name: str) -> ModuleType:
         return sys.modules[name]
     if name not in _WITHOUT_POLARS and (lack := lack_for_polars()):
         raise ImportError(f"polars cannot be imported: it {lack}. {lack.advice}")
-    with uninterrupted(), _without_collections():
+    with uninterrupted(), without_collections():
         for package in filter(_is_broken, _FRAGILE):
             _forget(package)
         return importlib.import_module(name)
@@ -60,18 +60,6 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
         if arrived:
             previous(signal.SIGINT, arrived[0])
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Look for no garbage in the block: an import makes a great many objects that stay, and hardly any garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _is_broken(package: str) -> bool:
