@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.two_pass.clock import Clock
-from torchprof_magic.ingest.two_pass.matching import Matches, Ops, matched, ops_of
+from torchprof_magic.ingest.two_pass.matching import Matches, Ops, counterparts, matched, ops_of
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
 from torchprof_magic.model.problems import problem
@@ -37,9 +37,10 @@ def join_passes(trace: Trace) -> Trace:
 
     Steps are paired in their order, the first of one cycle with the first of the other. Where fewer steps have details,
     ops of later ones have those of the last, but their memory is not known. The same goes for stacks that ended early.
-    An op without a counterpart keeps its times and has no details. Memory is moved to the clock of the times, and
-    belongs to the innermost op around it that has a counterpart. A trace that is not of two passes stays as it is;
-    where one pass is missing, the other is all there is.
+    A step whose counterpart did other work has the details of the nearest one that did the same, and the memory of its
+    counterpart. An op without a counterpart keeps its times and has no details. Memory is moved to the clock of the
+    times, and belongs to the innermost op around it that has a counterpart. A trace that is not of two passes stays as
+    it is; where one pass is missing, the other is all there is.
     """
     passes = trace.meta.two_pass
     if passes is None:
@@ -51,20 +52,15 @@ def join_passes(trace: Trace) -> Trace:
         return _of_one_pass(trace, passes, has_times=bool(times.height))
     first, second = ops_of(trace, (passes.times_cycle, passes.details_cycle))
     steps = _StepPairs(times, details, min(times.height, details.height))
-    joined = matched(first, second, steps.last)
-    last = _last_with_stacks(trace, second, steps.last)
-    detailed = _with_details(
-        trace, first, second, joined, joined if last == steps.last else matched(first, second, last)
-    )
-    is_own = first.place[joined.first] == second.place[joined.second]
-    pairs = Matches(joined.first[is_own], joined.second[is_own])
-    memory = _moved_memory(trace, first, second, pairs, steps)
+    joined = _joined(trace, first, second, steps)
+    memory = _moved_memory(trace, first, second, joined.own, steps)
     tags, storages = _moved_tags(trace, memory, steps), _moved_storages(trace, memory, steps)
     numbers = tuple(steps.details["number"].head(steps.paired).to_list())
     meta = replace(trace.meta, two_pass=replace(passes, detail_steps=numbers), has_memory=memory.height > 0)
-    problem = _told(meta, steps, _common_share(first, second, pairs, steps), trace.steps.height)
+    problem = _told(meta, steps, joined.counterpart, _common_share(first, second, joined, steps), trace.steps.height)
+    events = _with_details(trace, first, second, joined)
     kept = of_cycle(
-        replace(trace, events=detailed, memory=memory, tags=tags, storages=storages, meta=meta), passes.times_cycle
+        replace(trace, events=events, memory=memory, tags=tags, storages=storages, meta=meta), passes.times_cycle
     )
     return replace(kept, problems=(problem, *kept.problems))
 
@@ -77,10 +73,38 @@ class _StepPairs(NamedTuple):
     paired: int
 
     @property
-    def last(self) -> int:
-        """The place of the last step with details that is complete, if one is: later ones have its details."""
-        complete = self.details["complete"].head(self.paired).arg_true()
-        return int(complete[-1]) if len(complete) else self.paired - 1
+    def complete(self) -> IntArray:
+        """The places of the paired steps with details that are complete; that of the last one if none is."""
+        complete = self.details["complete"].head(self.paired).arg_true().to_numpy().astype(np.int64)
+        return complete if len(complete) else np.array([self.paired - 1])
+
+
+class _Joined(NamedTuple):
+    """Which op of the times is which op of the details.
+
+    ``counterpart`` has for each step of the times the place of the one whose ``details`` it has. ``stacks`` may be
+    those of another one, and ``own`` has only what lies in steps at the same place.
+    """
+
+    counterpart: IntArray
+    details: Matches
+    stacks: Matches
+    own: Matches
+
+
+def _joined(trace: Trace, first: Ops, second: Ops, steps: _StepPairs) -> _Joined:
+    complete, height = steps.complete, steps.times.height
+    counterpart = counterparts(first, second, complete, height)
+    details = matched(first, second, counterpart)
+    last = _last_with_stacks(trace, second, int(complete[-1]))
+    with_stacks = complete[complete <= last] if last in complete else np.array([last])
+    of_stacks = counterparts(first, second, with_stacks, height)
+    in_order = np.minimum(np.arange(height), complete[-1])
+    stacks, own = (
+        details if np.array_equal(each, counterpart) else matched(first, second, each) for each in (of_stacks, in_order)
+    )
+    is_own = first.place[own.first] == second.place[own.second]
+    return _Joined(counterpart, details, stacks, Matches(own.first[is_own], own.second[is_own]))
 
 
 def _last_with_stacks(trace: Trace, second: Ops, last: int) -> int:
@@ -92,15 +116,15 @@ def _last_with_stacks(trace: Trace, second: Ops, last: int) -> int:
     return int(np.flatnonzero(share >= LEAST_STACKS * share.max())[-1])
 
 
-def _with_details(trace: Trace, first: Ops, second: Ops, pairs: Matches, stacked: Matches) -> pl.DataFrame:
-    """Return all events, those of the times with the details of their counterparts; ``stacked`` are those for stacks.
+def _with_details(trace: Trace, first: Ops, second: Ops, joined: _Joined) -> pl.DataFrame:
+    """Return all events, those of the times with the details of their counterparts.
 
     Calls of the runtime have the stack of the op around them, and device events that of their launch.
     """
     events = trace.events
     source, with_stack = np.full((2, events.height), NO_PARENT)
-    source[first.row[pairs.first]] = second.row[pairs.second]
-    with_stack[first.row[stacked.first]] = second.row[stacked.second]
+    for rows, pairs in ((source, joined.details), (with_stack, joined.stacks)):
+        rows[first.row[pairs.first]] = second.row[pairs.second]
     is_op = np.zeros(events.height, np.bool_)
     is_op[first.row] = True
     op_around = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_op)
@@ -219,13 +243,15 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
     return replace(kept, problems=(missing, *kept.problems))
 
 
-def _common_share(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> float:
+def _common_share(first: Ops, second: Ops, joined: _Joined, steps: _StepPairs) -> float:
     """Return the share of ops in paired steps that was found in both, of the pass that has more ops."""
-    inside = [int(((ops.place >= 0) & (ops.place < steps.paired)).sum()) for ops in (first, second)]
-    return len(pairs.first) / max(*inside, 1)
+    chosen = joined.counterpart[: steps.paired]
+    ours, theirs = (np.bincount(ops.place[ops.place >= 0], minlength=steps.paired) for ops in (first, second))
+    most = max(int(ours[: steps.paired].sum()), int(theirs[chosen].sum()), 1)
+    return int((first.place[joined.details.first] < steps.paired).sum()) / most
 
 
-def _told(meta: Meta, steps: _StepPairs, share: float, recorded: int) -> Problem:
+def _told(meta: Meta, steps: _StepPairs, counterpart: IntArray, share: float, recorded: int) -> Problem:
     """Return a problem that says which pass the numbers come from; ``recorded`` steps are in all passes."""
     kinds = {"shapes": meta.has_shapes, "memory": meta.has_memory, "stacks": meta.has_stacks}
     names = [name for name, is_there in kinds.items() if is_there] or ["details"]
@@ -239,10 +265,26 @@ def _told(meta: Meta, steps: _StepPairs, share: float, recorded: int) -> Problem
     what = "memory" if meta.has_memory else "step"
     has = "has no {} of its own" if missing == 1 else "have no {} of their own"
     rest = f" {_steps(steps.times.tail(missing)).capitalize()} {has.format(what)}." if missing > 0 else ""
-    rest += _cost(meta, recorded)
+    rest += _elsewhere(meta, steps, counterpart) + _cost(meta, recorded)
     if share >= LEAST_COMMON:
         return problem("run.two_pass", origin=origin, found=found, rest=rest)
     return problem("run.two_pass_differs", origin=origin, found=found, rest=rest)
+
+
+def _elsewhere(meta: Meta, steps: _StepPairs, counterpart: IntArray) -> str:
+    """Return which steps have their details from another step than their memory."""
+    theirs, ours = (each["number"].head(steps.paired).to_list() for each in (steps.details, steps.times))
+    in_order = np.minimum(np.arange(steps.paired), steps.complete[-1])
+    moved = np.flatnonzero(counterpart[: steps.paired] != in_order).tolist()
+    if not moved:
+        return ""
+    if len(moved) > 1:
+        told = f" {len(moved)} steps have the details of another step that did the same work"
+        return f"{told}, and the memory of the one in their order." if meta.has_memory else f"{told}."
+    (place,) = moved
+    other = theirs[place]
+    told = f" Step {other} did other work, so step {ours[place]} has the details of step {theirs[counterpart[place]]}"
+    return f"{told}, and the memory of step {other}." if meta.has_memory else f"{told}."
 
 
 def _cost(meta: Meta, recorded: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _MATCHED = ("cpu_op", "user_annotation")
 # Threads of two steps match only if their ops have at least this share of names in common.
 LEAST_ALIKE = 0.5
+# Steps did the same work if their ops have at least this share of names in common.
+LEAST_ALIKE_STEPS = 0.9
 # In steps with more threads than this, each thread is compared only with the thread of the same number.
 MAX_LANES = 64
 
@@ -62,18 +65,43 @@ def ops_of(trace: Trace, cycles: tuple[int, int]) -> tuple[Ops, Ops]:
     return first, second
 
 
-def matched(first: Ops, second: Ops, last: int) -> Matches:
+def counterparts(first: Ops, second: Ops, complete: IntArray, steps: int) -> IntArray:
+    """Return for each of the steps of the first cycle the place of the one of the second that has its details.
+
+    ``complete`` are the places of the second that may be chosen, ascending. Steps are paired in their order, and the
+    last of the second is the counterpart of all later ones. A step whose counterpart did other work, such as one that
+    was compiled again, has the nearest one that did the same, if there is one.
+    """
+    chosen = np.minimum(np.arange(steps), complete[-1])
+    ours, theirs = _names_by_step(first, steps), _names_by_step(second, int(complete[-1]) + 1)
+    for place in range(steps):
+        if _alike(ours[place], theirs[chosen[place]]) >= LEAST_ALIKE_STEPS:
+            continue
+        for other in sorted(complete.tolist(), key=lambda each: abs(each - place)):
+            if _alike(ours[place], theirs[other]) >= LEAST_ALIKE_STEPS:
+                chosen[place] = other
+                break
+    return chosen
+
+
+def _names_by_step(ops: Ops, steps: int) -> list[IntArray]:
+    """Return how often each name occurs in each of the first steps."""
+    order = np.argsort(ops.place, kind="stable")
+    borders = np.searchsorted(ops.place[order], np.arange(steps + 1))
+    return [np.bincount(ops.name[order[start:end]]) for start, end in pairwise(borders.tolist())]
+
+
+def matched(first: Ops, second: Ops, counterpart: IntArray) -> Matches:
     """Return which ops match: by step, thread, order, nesting and name.
 
-    Steps are paired in their order. The second cycle may have fewer, of which the one at place ``last`` is the
-    counterpart of all later ones.
+    ``counterpart`` has for each step of the first cycle the place of the one of the second that it is paired with.
     """
     depths = 1 + max(int(first.depth.max(initial=0)), int(second.depth.max(initial=0)))
     keys = [ops.name * depths + ops.depth for ops in (first, second)]
     of_first, of_second = (_by_step_and_lane(ops) for ops in (first, second))
     found = [Matches(*(np.empty(0, np.int64) for _ in range(2)))]
     for place, lanes in of_first.items():
-        others = of_second.get(min(place, last), {})
+        others = of_second.get(int(counterpart[place]), {})
         for left, right in _same_threads({**lanes}, {**others}, first.name, second.name):
             at_left, at_right = align(keys[0][left], keys[1][right])
             found.append(Matches(left[at_left], right[at_right]))

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.two_pass.clock import Clock
-from torchprof_magic.ingest.two_pass.matching import Matches, Ops, matched, ops_of
+from torchprof_magic.ingest.two_pass.matching import Matches, Ops, counterparts, matched, ops_of
 from torchprof_magic.model.trace import SCOPES_SCHEMA
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Moved(NamedTuple):
 def moved_scopes(trace: Trace, scopes: pl.DataFrame, cycle: int, target: int) -> Moved:
     """Return scopes of ``cycle``, all of one lane, as they would lie in the steps of the cycle ``target``.
 
-    Steps are paired in their order; the last one that is complete is the counterpart of all later ones. Moments are
+    Steps are paired as their ops say (see ``counterparts``). Moments are
     moved in proportion between those that both steps have: where their matching ops begin and end, and the runs of what
     ``trace.scopes`` has of both. A step that did other work gets none.
     """
@@ -38,10 +38,11 @@ def moved_scopes(trace: Trace, scopes: pl.DataFrame, cycle: int, target: int) ->
     if not complete or not theirs.height or not scopes.height:
         return Moved(pl.DataFrame(schema=SCOPES_SCHEMA), ())
     first, second = ops_of(trace, (target, cycle))
-    pairs = matched(first, second, complete[-1])
+    counterpart = counterparts(first, second, np.array(complete), theirs.height)
+    pairs = matched(first, second, counterpart)
     lane, found, used = int(scopes["lane"][0]), [], set()
     for place, step in enumerate(theirs.select("start_ns", "end_ns").rows()):
-        source = min(place, complete[-1])
+        source = int(counterpart[place])
         if source not in complete:
             continue
         known = _of_step(first, second, pairs, place, source, lane)

@@ -229,6 +229,41 @@ def test_a_step_beyond_those_with_details_has_the_details_of_the_last_but_no_mem
     assert trace.meta.two_pass == replace(PASSES, detail_steps=(6,))
 
 
+def test_a_step_whose_counterpart_did_other_work_has_the_details_of_the_nearest_that_did_the_same() -> None:
+    # The second step with details compiles, and its mm has other rows.
+    compiled = [op("where", 2000 + 10 * number, 5, [[9]]) for number in range(30)]
+    trace = joined(
+        [*TIMES, step(3, 200, 100), op("mm", 210, 30), op("add", 250, 10)],
+        [*DETAILS, step(6, 2000, 900), *compiled, op("mm", 2500, 90, [[7, 7]]), op("add", 2600, 30, [[7]])],
+    )
+    ops = trace.events.filter(pl.col("category") == "cpu_op").select(pl.col("name", "shapes").cast(pl.String), "step")
+    assert ops.rows() == [("mm", ROWS[0], 2), ("add", ROWS[1], 2), ("mm", ROWS[0], 3), ("add", ROWS[1], 3)]
+    assert told(trace).code == "run.two_pass"
+    assert (
+        "all ops were found in both. Step 6 did other work, so step 3 has the details of step 5" in told(trace).message
+    )
+    assert "and the memory of step 6." in told(trace).message
+
+
+def test_two_kinds_of_steps_in_turn_have_the_details_of_their_kind_whichever_came_first() -> None:
+    def run(kinds: str, first: int, begin_us: int, *, has_shapes: bool) -> list[Event]:
+        names = {"a": ("mm", "add"), "b": ("conv", "relu", "pool")}
+        sides = {"mm": 1, "add": 2, "conv": 3, "relu": 4, "pool": 5}
+        events = []
+        for number, kind in enumerate(kinds):
+            start = begin_us + 1000 * number
+            events.append(step(first + number, start, 900))
+            for place, name in enumerate(names[kind]):
+                events.append(op(name, start + 100 * place, 50, [[sides[name]]] if has_shapes else None))
+        return events
+
+    trace = joined(run("abab", 2, 0, has_shapes=False), run("baba", 9, 7000, has_shapes=True))
+    ops = trace.events.filter(pl.col("category") == "cpu_op").select(pl.col("name", "shapes").cast(pl.String))
+    kind = [("mm", "[[1]]"), ("add", "[[2]]"), ("conv", "[[3]]"), ("relu", "[[4]]"), ("pool", "[[5]]")]
+    assert ops.rows() == kind * 2
+    assert "4 steps have the details of another step that did the same work." in told(trace).message
+
+
 def test_memory_per_step_is_that_of_the_steps_that_have_some() -> None:
     times = [step(2, 0, 100), op("mm", 10, 30), step(3, 200, 110), op("mm", 210, 30)]
     details = [step(6, 1000, 100), op("mm", 1010, 30, [[2, 2]]), allocation(1020, 512)]
