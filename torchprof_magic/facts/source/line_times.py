@@ -17,10 +17,10 @@ from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.places import known_places
-from torchprof_magic.facts.source.step_places import placed_pieces
+from torchprof_magic.facts.source.step_places import at_sites, placed_pieces
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at
-from torchprof_magic.model.rows import filled, row_numbers, rows_by_number, values_at
+from torchprof_magic.model.rows import row_numbers, rows_by_number, values_at
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.source.attribution import Runs
@@ -128,6 +128,8 @@ def moved_backward(trace: Trace) -> pl.DataFrame:
     The columns are ``file``, ``line``, ``forward_file``, ``forward_line`` and ``ns``, the most first.
     """
     pieces, _, places, ran = placed_pieces(trace)
+    # Compiled code has the lines of the model, whichever line calls it.
+    ran = at_sites(trace, np.where(_kinds(trace) == BACKWARD, pieces.site, NO_PARENT), ran)
     chosen = np.flatnonzero((ran.file >= 0) & ((ran.file != places.file) | (ran.line != places.line)))
     return _between(ran, places, chosen, pieces.dur_ns[chosen], "forward")
 
@@ -150,23 +152,35 @@ def _between(first: Places, second: Places, chosen: IntArray, ns: IntArray, kind
 
 
 def called_lines(trace: Trace, part: TimeRange) -> pl.DataFrame:
-    """Return how much host time of each line in a part passed in other watched lines, of functions that it called.
+    """Return how much host time of other watched lines, of functions that it called, each line in a part has.
 
-    Lines are those that no watched line called. The columns are ``file``, ``line``, ``called_file``, ``called_line``
-    and ``ns``, the most first.
+    It contains their backward passes, wherever these run. Lines are those that no watched line called. The columns are
+    ``file``, ``line``, ``called_file``, ``called_line`` and ``ns``, the most first.
     """
-    pieces, _, _, ran = placed_pieces(trace)
+    pieces, _, places, _ = placed_pieces(trace)
+    runs = _outermost(watched_runs(trace, "line"))
+    around = innermost_at(runs.lane, runs.start_ns, runs.dur_ns, *_forward_moments(trace))
+    caller = at_sites(
+        trace, np.append(runs.site, NO_PARENT)[around], places._replace(file=np.full_like(around, NO_PARENT))
+    )
+    chosen = np.flatnonzero((caller.file >= 0) & (places.file >= 0) & (places.file != caller.file))
+    ns = part.cut(pieces.start_ns[chosen], pieces.dur_ns[chosen])[1]
+    return _between(caller, places, chosen, ns, "called")
+
+
+def _forward_moments(trace: Trace) -> tuple[IntArray, IntArray]:
+    """Return the lane and the time at which each piece ran, or in the backward pass its forward op."""
+    pieces, named, _, _ = placed_pieces(trace)
     # Without steps, a piece is of no thread.
     lanes = lanes_of_steps(trace)
     lane = lanes[pieces.step] if len(lanes) else np.full(len(pieces.step), NO_PARENT)
-    runs = _outermost(watched_runs(trace, "line"))
-    around = innermost_at(runs.lane, runs.start_ns, runs.dur_ns, lane, pieces.start_ns)
-    site = np.append(runs.site, NO_PARENT)[around]
-    lines = filled(trace.sites["line"], 0)
-    caller = ran._replace(file=site, line=np.append(lines, 0)[site])
-    chosen = np.flatnonzero((site >= 0) & (ran.file >= 0) & (ran.file != site))
-    ns = part.cut(pieces.start_ns[chosen], pieces.dur_ns[chosen])[1]
-    return _between(caller, ran, chosen, ns, "called")
+    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    forward = np.append(first_forward_of_events(trace), NO_PARENT)[row]
+    has_forward = forward >= 0
+    lane, start_ns = lane.copy(), pieces.start_ns.copy()
+    lane[has_forward] = trace.events["lane"].to_numpy()[forward[has_forward]]
+    start_ns[has_forward] = trace.events["start_ns"].to_numpy()[forward[has_forward]]
+    return lane, start_ns
 
 
 def _outermost(runs: Runs) -> Runs:

@@ -39,11 +39,15 @@ def placed_pieces(trace: Trace) -> PlacedPieces:
     named = called(trace, pieces.cause, pieces.state)
     row = np.append(host_nest(trace).row, NO_PARENT)[named]
     is_compiled = np.append(own_nodes(trace), NO_PARENT)[row] >= 0
-    has_site = (pieces.site >= 0) & ~is_compiled
-    ran = places_that_ran(trace, np.where(has_site, NO_PARENT, row), pieces.start_ns)
-    lines = np.append(filled(trace.sites["line"], 0), 0)[pieces.site]
-    ran = ran._replace(file=np.where(has_site, pieces.site, ran.file), line=np.where(has_site, lines, ran.line))
+    site = np.where(is_compiled, NO_PARENT, pieces.site)
+    ran = at_sites(trace, site, places_that_ran(trace, np.where(site >= 0, NO_PARENT, row), pieces.start_ns))
     return PlacedPieces(pieces, named, with_forward_places(trace, row, ran), ran)
+
+
+def at_sites(trace: Trace, site: IntArray, places: Places) -> Places:
+    """Return the places of watched lines, indexes of ``trace.sites``, and for -1 the places that are given."""
+    lines = np.append(filled(trace.sites["line"], 0), 0)[site]
+    return places._replace(file=np.where(site >= 0, site, places.file), line=np.where(site >= 0, lines, places.line))
 
 
 @once_per_trace

@@ -131,8 +131,9 @@ def _lines_in_words(trace: Trace, file: str, places: list[tuple[str, int]], *, i
     if more := len(places) - len(named):
         words.append(f"{more} more")
     joined = enumerated(words)
-    is_own = named[0][0] == file
-    return f"line{'s' if len(words) > 1 else ''} {joined}" if is_own else joined
+    own = sum(of == file for of, _ in named)
+    are_lines = own > 1 or (own == len(named) and more > 0)
+    return f"line{'s' if are_lines else ''} {joined}" if named[0][0] == file else joined
 
 
 def _rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFrame:

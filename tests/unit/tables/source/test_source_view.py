@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from amount import sampled
-from support import allocation, annotation, frame, kernel, launch, make_trace, span
+from support import allocation, annotation, frame, kernel, launch, make_trace, recording, span
 
 import torchprof_magic as tp
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted, with_chosen_steps
@@ -19,9 +19,11 @@ from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.verdict.accounts import device_account, host_account
 from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.recording import FxCall, FxGraph, FxNode
 from torchprof_magic.model.shapes import Table
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA, Trace
 from torchprof_magic.render.page import verdict_line
+from torchprof_magic.run.fx_nodes import with_fx_nodes
 from torchprof_magic.tables.source.lines import CPU_PARTS, lines_table
 from torchprof_magic.tables.source.source_view import FUNCTIONS, OUTSIDE, source_view
 
@@ -166,6 +168,44 @@ def test_a_line_says_how_long_the_functions_take_that_it_calls_and_which_lines_o
     assert dict(counted.select("source", "note").rows())["f(x)"] == "75 µs per step in b/c.py:3 and b/c.py:7"
     one = source_view(made, TimeRange(0, 100_000)).frame
     assert dict(one.select("source", "note").rows())["f(x)"] == "75 µs in b/c.py:3 and b/c.py:7"
+
+
+def test_what_a_line_calls_contains_its_backward_pass_wherever_that_runs() -> None:
+    node = {"Sequence number": 1, "Fwd thread id": 1}
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 5, 20, **{"Sequence number": 1}),
+        span("Mm", 55, 40, **node),
+    )
+    texts = [("cell", 1, "loss = f(x)"), ("/a/b/c.py", 7, "g(x)"), ("cell", 2, "loss.backward()")]
+    view = source_view(with_lines(trace, texts, [(0, 0, 50), (1, 2, 30), (2, 50, 50)]))
+    notes = dict(view.frame.select("source", "note").rows())
+    # 30 us in forward, and 40 in backward.
+    assert notes["loss = f(x)"] == "70 µs per step in b/c.py:7"
+    assert notes["loss.backward()"] == "its backward stands at b/c.py:7"
+
+
+def test_compiled_code_in_a_backward_pass_stands_at_the_line_of_the_model_and_not_at_the_one_that_calls_backward(
+    tmp_path: Path,
+) -> None:
+    stack = '  File "/a/b/net.py", line 7, in forward\n    y = relu(x)\n'
+    calls = (FxCall(kernel="cpp_fused_relu_0", nodes=(FxNode(name="relu", does="relu", stack=stack),)),)
+    graph = FxGraph(name="k", calls=calls)
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("CompiledFunction", 5, 20, **{"Sequence number": 1}),
+        span("CompiledFunctionBackward", 55, 40, **{"Sequence number": 1, "Fwd thread id": 1}),
+        span("## Call CompiledFxGraph k ##", 60, 30),
+        span("graph_0_cpp_fused_relu_0", 62, 25),
+    )
+    trace = with_fx_nodes(trace, replace(recording(tmp_path), fx_graphs=(graph,)))
+    texts = [("cell", 1, "loss = f(x)"), ("cell", 2, "loss.backward()")]
+    view = source_view(with_lines(trace, texts, [(0, 0, 50), (1, 50, 50)]))
+    lines = {source: (ns, note) for source, ns, note in view.frame.select("source", "cpu_ns", "note").rows()}
+    # The kernel takes 25 us of the backward pass; the other 15 are of the compiled function, which line 1 called.
+    assert lines["loss = f(x)"] == (65_000, None)
+    assert lines["loss.backward()"] == (10_000, "its backward stands at line 1 and b/net.py:7")
+    assert lines["y = relu(x)"][0] == 25_000
 
 
 def test_functions_stand_below_the_cell_the_one_with_the_most_time_first() -> None:
