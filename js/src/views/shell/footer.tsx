@@ -136,7 +136,7 @@ function Item({ report, item }: { readonly report: ReportContext; readonly item:
     <span class="tp-item" title={`${item.name}${facts === "" ? "" : ` · ${facts}`}`}>
       <PhaseDot report={report} phase={item.phase} />
       <span class={item.isCode ? "tp-item-name tp-code" : "tp-item-name"}>
-        <bdi>{item.name}</bdi>
+        <bdi>{report.titleOf(item.name)}</bdi>
       </span>
       {facts !== "" && <span class="tp-item-facts">{facts}</span>}
     </span>

@@ -286,6 +286,14 @@ describe("hostile names", () => {
   });
 });
 
+it("calls a selected kernel by what it fuses, as the tables do", async () => {
+  const { root } = await show(hostOf({ titles: [["aten::mm", "relu · mm"]] }));
+  find(root, '[data-tp-row="0"]').click();
+  await settle();
+  expect(find(root, ".tp-footer .tp-item-name").textContent).toBe("relu · mm");
+  expect(find(root, ".tp-footer .tp-item").title).toContain("aten::mm");
+});
+
 describe("keys", () => {
   it("do not reach the notebook from any focusable element", async () => {
     const { root } = await show(hostOf({ notice: "Lost." }));
