@@ -157,7 +157,7 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
         change=changes.words,
         before_ns=before,
         step_ns=found.mean_ns,
-        low_ns=max(found.mean_ns - off, 0.0),
+        low_ns=max(min(found.mean_ns - off, before - _most_saved_ns(trace, base, now)), 0.0),
         high_ns=found.mean_ns + off,
         limit=limit_words(trace, path, _with_streams(trace, now, found.mean_ns), found.mean_ns),
         path=frame_of_path(trace, path, base.spans),
@@ -165,6 +165,20 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
         rests_on=(*now.notes, *((_LITTLE,) if is_little else ()), *_rests_on(trace, base)),
         has_steps=has_counted_steps(trace),
     )
+
+
+def _most_saved_ns(trace: Trace, base: Baseline, now: Changed) -> float:
+    """Return how much of a step the changes could save at most, where too little is known of what waits for what.
+
+    That is the time in which anything ran that takes less, as far as it does: all of the step may have waited for it.
+    """
+    if base.assumed <= MUCH_ASSUMED:
+        return 0.0
+    graph, spans = step_graph(trace), base.spans
+    is_less = now.own_ns < graph.own_ns
+    recorded_ns = float(graph.own_ns[is_less].sum())
+    ran = covered_ns(graph.pieces.start_ns[is_less], graph.pieces.end_ns[is_less], spans.start_ns, spans.end_ns).sum()
+    return float(ran) * (1 - float(now.own_ns[is_less].sum()) / max(recorded_ns, 1.0)) / max(len(spans.step), 1)
 
 
 def _is_loud(trace: Trace) -> bool:
@@ -207,4 +221,5 @@ def faster_words(trace: Trace, name: str | tuple[int, int], factor: float = 2) -
     As ``2× faster: 222 ms → 187 ms per step``.
     """
     found = ask_what_if(trace, Changes(faster={name: factor}))
-    return f"{format_count(factor)}× faster: {found.headline}{found.each}"
+    guess = ", a guess" if found.certainty == "guess" else ""
+    return f"{format_count(factor)}× faster: {found.headline}{found.each}{guess}"

@@ -240,6 +240,21 @@ def test_work_without_launches_is_a_guess_that_says_so() -> None:
     assert "no launch is in the file, so work of devices begins when it began" in found.rests_on
 
 
+def test_where_nobody_knows_what_waits_for_what_a_step_may_be_shorter_by_all_that_is_saved() -> None:
+    # A kernel begins 290 us after its launch, for no reason in the file, and another stream works meanwhile.
+    events = (
+        annotation("ProfilerStep#0", 0, 500),
+        launch(0, 5, correlation=1),
+        launch(5, 5, correlation=2),
+        kernel("late", 300, 100, correlation=1),
+        kernel("other", 20, 250, correlation=2, stream=9),
+        sync(10, 390),
+    )
+    found = Report(make_trace(*events)).what_if(faster={"other": 2})
+    assert (found.certainty, found.low_ns, found.before_ns) == ("guess", 375_000, 500_000)
+    assert any("inferred or assumed" in text for text in found.rests_on)
+
+
 def test_times_that_contradict_one_another_still_give_an_answer() -> None:
     events = [event | {"ts": 0.0} if event["name"] == "gemm" else event for event in DEVICE]
     found = steps(*events).what_if(faster={"aten::add": 2})
