@@ -521,7 +521,7 @@ def _top_ops(trace: Trace, shown: _Shown) -> Section:
             label=fused_titles(trace).get(row["name"], row["name"]),
             value=float(row[by] / shown.steps),
             unit="ns",
-            note="" if row["kind"] == NO_OP else _calls(row["calls"], shown.steps),
+            note="" if row["kind"] == NO_OP else _calls(row["calls"], shown.steps) + _beside(trace, row, by, shown),
             op=row["name"],
             phase=row["phase"],
             view="ops",
@@ -530,6 +530,17 @@ def _top_ops(trace: Trace, shown: _Shown) -> Section:
     )
     aside = f"self {where} time {shown.each}{_beyond_busy(trace, shown) if on_device else ''}"
     return Section(title="Ops", facts=facts, kind="bars", aside=aside, group="top")
+
+
+def _beside(trace: Trace, row: dict[str, Any], by: str, shown: _Shown) -> str:
+    """Return on how many lanes an op ran, where its calls beside each other add up to more than the time itself."""
+    whole_ns = shown.part.end_ns - shown.part.start_ns if shown.is_range else counted_steps(trace).whole_ns
+    if by != "self_cpu_ns" or row[by] <= whole_ns:
+        return ""
+    events = trace.events.filter(pl.col("name").cast(pl.String) == row["name"])
+    ran = shown.part.touches(*(events[name].to_numpy() for name in ("start_ns", "dur_ns")))
+    lanes = events.filter(ran)["lane"].n_unique()
+    return f" on {counted(lanes, 'thread')}" if lanes > 1 else ""
 
 
 def _top_kernels(trace: Trace, shown: _Shown) -> Section:

@@ -54,6 +54,17 @@ def test_a_range_around_ops_is_not_among_the_ops_with_the_most_time() -> None:
     assert [fact.op for fact in section(trace, "Ops").facts] == ["aten::mm", "alone"]
 
 
+def test_an_op_that_takes_longer_than_the_step_says_on_how_many_threads_it_ran() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 0, 90),
+        span("gloo:all_reduce", 5, 80, tid=2),
+        span("gloo:all_reduce", 10, 85, tid=3),
+    )
+    notes = {fact.label: (fact.value, fact.note) for fact in section(trace, "Ops").facts}
+    assert notes == {"gloo:all_reduce": (165_000, "2 calls on 2 threads"), "aten::mm": (90_000, "1 call")}
+
+
 def test_ops_say_how_much_device_time_they_have_beyond_the_time_that_the_device_was_busy() -> None:
     work = (annotation("ProfilerStep#0", 0, 100), span("aten::mm", 1, 2), launch(1, 1, 1), kernel("gemm", 10, 70, 1))
     assert section(make_trace(*work), "Ops").aside == "self device time per step"
