@@ -158,14 +158,16 @@ that follow one another are one. A `name` is a range, and work with `autograd_ph
 
 **Phases.** {", ".join(PHASES)}. The phase of an event is that of the nearest event at or around it that torch itself
 names: autograd nodes and `aten::*_backward` are backward; `Optimizer.step` and `Optimizer.zero_grad` are optimizer;
-collectives are communication; `enumerate(DataLoader)` is data. An op that made an autograd node is forward, whatever
-range it is in. Only then do the words backward and optimizer in the names of the user's ranges count, and other ops are
-forward. When a step is split by phase, the thread that runs the step decides at every moment; where it only waits for
-other threads, what they do counts. Blocking calls are waiting. The rest is Python, so the parts add up to the step
-exactly. Pictures and the page show idle, in which the thread sleeps or waits, as part of waiting. Work of a device has
-the phase of the op that launched it; of what no op launched, or was launched before the recording, it is not known.
-In tables, the timeline and the flame graph, an op, a frame or a range that spends more than half of its time on work
-that is done once has the phase of that: compile or initialisation.
+collectives are communication; `enumerate(DataLoader)` is data. The closure of `optimizer.step(closure)`, in which
+Lightning trains, is no part of the optimizer: it lasts from the begin of the step, or from the next op that makes a
+node there, until no more nodes run backward. An op that made an autograd node is forward, whatever range it is in. Only
+then do the words backward and optimizer in the names of the user's ranges count, and other ops are forward. When a step
+is split by phase, the thread that runs the step decides at every moment; where it only waits for other threads, what
+they do counts. Blocking calls are waiting. The rest is Python, so the parts add up to the step exactly. Pictures and
+the page show idle, in which the thread sleeps or waits, as part of waiting. Work of a device has the phase of the op
+that launched it; of what no op launched, or was launched before the recording, it is not known. In tables, the timeline
+and the flame graph, an op, a frame or a range that spends more than half of its time on work that is done once has the
+phase of that: compile or initialisation.
 
 **Step.** Whatever is given per step is a sum over the steps that count, divided by their number: in the verdict, the
 phases, the tables of the page, the flame graph, the text, the advice, a comparison, the history and `report.step_ns`.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from torchprof_magic.facts.device.graph_work import origin_links
+from torchprof_magic.facts.host.closures import OPTIMIZER_STEP, in_closures
 from torchprof_magic.facts.host.host_states import COMPILE_NAME, DATA_NAME
 from torchprof_magic.facts.shared import ask_event_names, device_rows, in_category, is_named, once_per_trace
 from torchprof_magic.model.intervals import nearest_marked
@@ -86,9 +87,14 @@ def with_one_wait(times: Mapping[str, _Time]) -> dict[str, _Time]:
 
 @once_per_trace
 def structural_phases(trace: Trace) -> npt.NDArray[np.int8]:
-    """Return the phase that torch's own names indicate for every event, -1 where they indicate none; read-only."""
-    events = trace.events
-    found = _nearest(events["parent"].to_numpy(), events["depth"].to_numpy(), _structure(trace))
+    """Return the phase that torch's own names indicate for every event, -1 where they indicate none; read-only.
+
+    What an optimizer calls as its closure is no part of its own work.
+    """
+    events, marks = trace.events, _structure(trace)
+    nearest = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), marks != UNMARKED)[:-1]
+    found = np.append(marks, np.int8(UNMARKED))[nearest]
+    found[in_closures(trace) & np.append(is_named(trace, OPTIMIZER_STEP), False)[nearest]] = UNMARKED
     found.flags.writeable = False
     return found
 
@@ -115,7 +121,8 @@ def _structure(trace: Trace) -> npt.NDArray[np.int8]:
 def _names_by_user(trace: Trace) -> npt.NDArray[np.int8]:
     """Return the phase that the user's own name for an annotation indicates, or ``UNMARKED``."""
     marks = ask_event_names(trace, _first_of(_USERS)).astype(np.int8)
-    return np.where(in_category(trace, "user_annotation"), marks, np.int8(UNMARKED))
+    is_users = in_category(trace, "user_annotation") & ~is_named(trace, _OPTIMIZER)
+    return np.where(is_users, marks, np.int8(UNMARKED))
 
 
 def _first_of(rules: tuple[tuple[str, str], ...]) -> pl.Expr:

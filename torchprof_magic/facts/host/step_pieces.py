@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.blocking import calls_that_block
+from torchprof_magic.facts.host.closures import closures_of, in_closures
 from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import (
     BLOCKED,
@@ -124,7 +125,7 @@ def _pieces_in(trace: Trace, start: IntArray, end: IntArray, lane: IntArray, fet
     order = np.lexsort((pieces.start_ns, pieces.of))
     pieces, site, wait = Pieces(*(column[order] for column in pieces)), site[order], wait[order]
     wait = _without_rests(pieces, wait)
-    phase = _phases(trace, pieces, site, wait, fetched)
+    phase = _phases(trace, pieces, site, wait, fetched, lane)
     return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site, wait)
 
 
@@ -218,7 +219,9 @@ def _cut_at_fetches(fetched: IntArray, pieces: Pieces, site: IntArray) -> tuple[
     return Pieces(*(np.concatenate(both) for both in zip(first, later, strict=True))), np.append(site, site[cut])
 
 
-def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray, fetched: IntArray) -> IntArray:
+def _phases(
+    trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray, fetched: IntArray, lane: IntArray
+) -> IntArray:
     nest = host_nest(trace)
     row = np.append(nest.row, NO_PARENT)[pieces.cause]
     of_event = np.append(phase_of_events(trace), np.int8(PHASES.index("python"))).astype(np.int64)
@@ -226,7 +229,7 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray, fetche
     for state, name in _PHASE_OF_STATE.items():
         phase[pieces.state == state] = PHASES.index(name)
     known = np.append(structural_phases(trace), np.int8(NO_PARENT)).astype(np.int64)[row]
-    is_known = (pieces.state == OTHER) & (known >= 0)
+    is_known = (pieces.state == OTHER) & (known >= 0) & ~_is_closure(trace, pieces, row, lane)
     phase[is_known] = known[is_known]
     is_ops = (pieces.state == DISPATCH) | (pieces.state == RUNTIME_CALL)
     phase[is_ops & (phase == PHASES.index("python"))] = PHASES.index("forward")
@@ -240,6 +243,12 @@ def _phases(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray, fetche
     is_fetch &= ~np.isin(pieces.of, pieces.of[is_fetch & trains])
     phase[is_fetch & ~np.isin(pieces.state, [BLOCKED, ONCE, PROFILER])] = PHASES.index("data")
     return phase
+
+
+def _is_closure(trace: Trace, pieces: Pieces, row: IntArray, lane: IntArray) -> BoolArray:
+    """Return which pieces are Python in a closure of an optimizer, whose range or function began before it."""
+    of_step = closures_of(trace).around(lane[pieces.of], pieces.start_ns, pieces.end_ns)
+    return of_step & ~np.append(in_closures(trace), False)[row]
 
 
 def _is_set_up(trace: Trace) -> BoolArray:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.facts.host.closures import OPTIMIZER_STEP, in_closures
 from torchprof_magic.facts.host.phases import PHASES, structural_phases
 from torchprof_magic.facts.memory.blocks import NONE, Blocks, memory_blocks, tagged_category
 from torchprof_magic.facts.ops.calls import nest_among, ops_around
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
-_STEP = r"^Optimizer\.step#"
 # Ops that make a tensor of nothing, or a copy on another device. Those that the user calls outside of modules, rather
 # than other ops, make the inputs of a step: no parameter has a part in them.
 _FACTORY = (
@@ -102,12 +102,12 @@ def _judged(trace: Trace, blocks: Blocks, chosen: IntArray) -> IntArray:
 
 
 def _optimizer_steps(trace: Trace) -> IntArray:
-    """Return the range of ``Optimizer.step`` around each event, a row of events, or -1."""
+    """Return the range of ``Optimizer.step`` around each event, a row of events, or -1; of what closures do, -1."""
     events = trace.events
-    is_step = is_named(trace, _STEP)
+    is_step = is_named(trace, OPTIMIZER_STEP)
     is_step &= ~in_category(trace, "python_function")
     found = nearest_marked(events["parent"].to_numpy(), events["depth"].to_numpy(), is_step)
-    return found[:-1].astype(np.int64)
+    return np.where(in_closures(trace), NONE, found[:-1]).astype(np.int64)
 
 
 def _is_made_by_user(trace: Trace, inner: IntArray, outer: IntArray) -> BoolArray:

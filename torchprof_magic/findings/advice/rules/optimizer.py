@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.host.closures import in_closures, own_starts
 from torchprof_magic.facts.shared import in_category, once_per_trace
-from torchprof_magic.findings.advice.kinds import Advice, Edit, Effect
+from torchprof_magic.findings.advice.kinds import Advice, Edit, Effect, Spans
 from torchprof_magic.findings.advice.times import (
     by_place,
     cost_of,
@@ -90,14 +91,15 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
     updates = _updates(trace, rows)
     if updates is None or len(updates.rows) < LEAST_PARAMETERS:
         return None
-    cost, usual = cost_of(trace, spans_of(trace, rows)), _usual(trace, rows)
+    spans = _own_spans(trace, rows)
+    cost, usual = cost_of(trace, spans), _usual(trace, rows)
     now_ns = usual.ops_ns + usual.between_ns + usual.around_ns
     ops = len(_ops_in(trace, rows)) / len(rows)
     parameters = ops * len(updates.rows) / len(_ops_in(trace, rows[:1]))
     fixed_ns = usual.around_ns + FUSED_CALL_NS + _parameter_ns(trace) * parameters
     fused_ns = fixed_ns + updates.fused_share * usual.ops_ns
     # What recording adds is in all parts alike, and what is hidden behind a device saves nothing.
-    whole_ns = ns_in_steps(trace, spans_of(trace, rows))
+    whole_ns = ns_in_steps(trace, spans)
     per_step = len(rows) / counted_steps(trace).steps
     scale = min(cost.ns / max(whole_ns, 1.0), 1.0) * per_step
     return Advice(
@@ -149,7 +151,7 @@ def _shortest(trace: Trace, rows: IntArray, ops: IntArray) -> _Usual:
     """Return the shortest of each part of some steps, whose ops stand in one row each."""
     start, dur = (trace.events[name].to_numpy() for name in ("start_ns", "dur_ns"))
     begin, end = start[ops], start[ops] + dur[ops]
-    around = (begin[:, 0] - start[rows]) + (start[rows] + dur[rows] - end[:, -1])
+    around = (begin[:, 0] - own_starts(trace, rows)) + (start[rows] + dur[rows] - end[:, -1])
     between = (begin[:, 1:] - end[:, :-1]).min(axis=0)
     return _Usual(float(dur[ops].min(axis=0).sum()), float(between.sum()), float(around.min()))
 
@@ -265,11 +267,17 @@ def _is_in(trace: Trace, rows: IntArray, ranges: IntArray) -> np.ndarray:
 def _top_ops(trace: Trace) -> IntArray:
     """Return the ops that no other op calls."""
     rows = rows_named(trace, "^aten::|^[a-z_]+$")
+    rows = rows[~in_closures(trace)[rows]]
     is_op = np.append(in_category(trace, "cpu_op"), False)
     return rows[~is_op[trace.events["parent"].to_numpy()[rows]]]
 
 
 def _ops_in(trace: Trace, ranges: IntArray) -> IntArray:
-    """Return the ops that the program calls directly in some ranges."""
+    """Return the ops that the program calls directly in some ranges, without those of closures."""
     rows = _top_ops(trace)
     return rows[_is_in(trace, rows, ranges)]
+
+
+def _own_spans(trace: Trace, steps: IntArray) -> Spans:
+    """Return when optimizers are at work in their steps, after what they call as closures."""
+    return Spans(own_starts(trace, steps), spans_of(trace, steps)[1])
