@@ -16,7 +16,6 @@ from lines import LINES
 from results import OK, REFUSED, read_results
 
 from torchprof_magic.exporters import EXPORTERS
-from torchprof_magic.facts.counted_steps import OUTLIER_RATIO
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.ops.formulas import ALL as ALL_FORMULAS
 from torchprof_magic.findings.advice import CERTAINTY_TEXT, RULES
@@ -32,6 +31,7 @@ from torchprof_magic.ingest import READERS
 from torchprof_magic.jobs.views import VIEWS as RANK_VIEWS
 from torchprof_magic.model import trace
 from torchprof_magic.model.dtypes import KINDS
+from torchprof_magic.model.outliers import OUTLIER_RATIO
 from torchprof_magic.model.peaks import PEAKS
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.model.vendors import COLLECTIVE_KERNELS, VENDORS
@@ -449,7 +449,8 @@ count as `tf32`. A device that is not in the table has no roof, and the report s
 text in their names, or adds a device; `%config TorchProfMagics.peaks = {"MI300X": {"bytes_per_s": 4.0e12}}` does so
 for all reports. For a CPU, `tp.measure_peak()` measures products of matrices and a copy for about two seconds, and
 keeps what it found on this machine. Where other programs took the cores meanwhile, it says that the figures are too
-low.
+low. A recording that does not name its CPU, such as an export of torch's, has no roof for it, as it may be of another
+machine.
 """
 OPTIONS_HEAD = """# Options
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.server_steps import are_of_server
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
+from torchprof_magic.model.outliers import LEAST_STEPS_WITH_OUTLIERS, are_outliers
 from torchprof_magic.model.rows import in_time, rows_where
 from torchprof_magic.model.trace import MAX_SUM
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray, IntArray
     from torchprof_magic.model.trace import Trace
 
-# A step that takes this many times the median is an outlier, and does not count where there are others.
-OUTLIER_RATIO = 1.5
-LEAST_STEPS_WITH_OUTLIERS = 3
 # Steps that launch less than this part of the median are left out, if they are at most one in so many and the median is
 # at least so much.
 SPARSE_RATIO = 0.5
@@ -106,7 +103,7 @@ def counted_steps(trace: Trace) -> CountedSteps:
         return _by_rules(trace, start, end, row[~is_detailed])._replace(with_details=row[is_detailed])
     found = _by_rules(trace, start, end, row)
     if found.with_memory == 0:
-        has_details = row < _detailed(trace)
+        has_details = _has_details(trace)[row]
         return _by_rules(trace, start, end, row[has_details])._replace(without_details=row[~has_details])
     return found
 
@@ -135,14 +132,6 @@ def with_chosen_steps(trace: Trace, rows: Sequence[int]) -> Trace:
     if sorted(rows) == sorted(counted_steps(by_rules).row.tolist()):
         return by_rules
     return replace(by_rules, meta=replace(by_rules.meta, chosen_steps=tuple(sorted(rows))))
-
-
-def are_outliers(dur_ns: npt.NDArray[np.float64], among: int | None = None) -> BoolArray:
-    """Return which durations are far above the median, if there are enough steps; ``among`` is how many, if more."""
-    if len(dur_ns) == 0 or (len(dur_ns) if among is None else among) < LEAST_STEPS_WITH_OUTLIERS:
-        return np.zeros(len(dur_ns), np.bool_)
-    found: BoolArray = dur_ns > OUTLIER_RATIO * np.median(dur_ns)
-    return found
 
 
 def typical_of(dur_ns: Sequence[float]) -> float:
@@ -203,18 +192,20 @@ def counted_part(trace: Trace) -> TimeRange:
     return TimeRange(WHOLE.start_ns, WHOLE.end_ns, tuple((int(edges[at]), int(edges[at + 1])) for at in left_out))
 
 
-def _detailed(trace: Trace) -> int:
-    """Return how many steps, the first ones, have details of a second pass; all of them if there is none."""
-    passes = trace.meta.two_pass
-    return len(passes.detail_steps) if passes is not None and passes.detail_steps else trace.steps.height
+def _has_details(trace: Trace) -> BoolArray:
+    """Return which steps have details of a second pass of their own; all of them if there is none."""
+    passes, place = trace.meta.two_pass, np.arange(trace.steps.height)
+    if passes is None or not passes.detail_steps:
+        return place >= 0
+    return (place >= passes.details_begin) & (place < passes.details_begin + len(passes.detail_steps))
 
 
 def _with_memory(trace: Trace, row: IntArray) -> int | None:
     """Return how many of these steps have memory; None if all have, or none was recorded."""
-    detailed = _detailed(trace)
-    if detailed >= trace.steps.height or not trace.meta.has_memory:
+    has_details = _has_details(trace)
+    if has_details.all() or not trace.meta.has_memory:
         return None
-    return int((row < detailed).sum())
+    return int(has_details[row].sum())
 
 
 def _are_sparse(launches: IntArray) -> BoolArray:

@@ -157,6 +157,7 @@ class Stepping(_Bounded):
 class TwoPass:
     """Which cycle recorded only times, and which the details; ``detail_steps`` are the steps of the details.
 
+    They belong to as many steps of the times, from the one at place ``details_begin`` on.
     ``lines_cycle`` is the one in which lines of functions were timed, None if they were in all or in none, and
     ``line_steps`` are the steps of which they are known. ``cost_ns`` is how much longer the loop of ``steps_seen``
     steps took because it was recorded, if details were recorded as far as the loop affords it (``is_auto``); then
@@ -171,6 +172,7 @@ class TwoPass:
     lines_cycle: int | None = None
     line_steps: tuple[int, ...] = ()
     asked: tuple[tuple[str, str], ...] = ()
+    details_begin: int = 0
 
     @property
     def is_auto(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchprof_magic.facts.counted_steps import are_outliers, left_out_of_whole
+from torchprof_magic.facts.counted_steps import left_out_of_whole
 from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.findings.compare.cause import cause_of
 from torchprof_magic.findings.compare.change_words import (
@@ -25,6 +25,7 @@ from torchprof_magic.findings.compare.phase_changes import phase_words, sure_pha
 from torchprof_magic.findings.compare.run_change import compared_steps, find_change
 from torchprof_magic.findings.compare.setting_changes import warnings_of
 from torchprof_magic.findings.compare.work_change import what_is_same
+from torchprof_magic.model.outliers import are_outliers
 from torchprof_magic.model.shapes import Table
 from torchprof_magic.render.header import ChangeHeader, RunHeader
 from torchprof_magic.render.page import ComparedPage

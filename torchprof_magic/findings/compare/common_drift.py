@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from torchprof_magic.facts.counted_steps import are_outliers
 from torchprof_magic.findings.compare.input_sizes import growth
 from torchprof_magic.findings.compare.work_change import regular_calls
+from torchprof_magic.model.outliers import are_outliers
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.compare.per_step import Cells, FloatArray, RunSample

@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.ingest.two_pass.clock import Clock
-from torchprof_magic.ingest.two_pass.matching import Matches, Ops, counterparts, matched, ops_of
+from torchprof_magic.ingest.two_pass.matching import Matches, Ops, alike_from, counterparts, matched, ops_of
 from torchprof_magic.model.cycle_filter import of_cycle
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at, nearest_marked
+from torchprof_magic.model.outliers import are_outliers
 from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import MEMORY_SCHEMA, Trace
 from torchprof_magic.model.units import counted, enumerated, format_ns, format_ratio
@@ -28,6 +29,8 @@ LEAST_COMMON = 0.9
 # Stacks of a step that has less than this share of those of another ended in it, or before.
 LEAST_STACKS = 0.9
 _DETAILS = ("shapes", "dtypes", "concrete_inputs", "overload", "script_modules")
+# Steps whose ops are less alike by so much are of another kind.
+_SAME_KIND = 0.02
 # A share below 100 % must not be rounded to 100 %.
 ALMOST_ALL = 0.999
 
@@ -36,11 +39,12 @@ def join_passes(trace: Trace) -> Trace:
     """Return the trace with the events, steps and links of the times cycle, and the details of each op.
 
     Steps are paired in their order, the first of one cycle with the first of the other. Where fewer steps have details,
-    ops of later ones have those of the last, but their memory is not known. The same goes for stacks that ended early.
-    A step whose counterpart did other work has the details of the nearest one that did the same, and the memory of its
-    counterpart. An op without a counterpart keeps its times and has no details. Memory is moved to the clock of the
-    times, and belongs to the innermost op around it that has a counterpart. A trace that is not of two passes stays as
-    it is; where one pass is missing, the other is all there is.
+    they are paired with those of the times that are most alike and no outliers; ops before and after have those of the
+    first and the last, but their memory is not known. The same goes for stacks that ended early. A step whose
+    counterpart did other work has the details of the nearest one that did the same, and the memory of its counterpart.
+    An op without a counterpart keeps its times and has no details. Memory is moved to the clock of the times, and
+    belongs to the innermost op around it that has a counterpart. A trace that is not of two passes stays as it is;
+    where one pass is missing, the other is all there is.
     """
     passes = trace.meta.two_pass
     if passes is None:
@@ -51,12 +55,15 @@ def join_passes(trace: Trace) -> Trace:
     if not times.height or not details.height:
         return _of_one_pass(trace, passes, has_times=bool(times.height))
     first, second = ops_of(trace, (passes.times_cycle, passes.details_cycle))
-    steps = _StepPairs(times, details, min(times.height, details.height))
+    begin = _place_of_details(times, details, first, second)
+    steps = _StepPairs(times, details, begin, min(times.height, details.height))
+    second = replace(second, place=np.where(second.place >= 0, second.place + begin, NO_PARENT))
     joined = _joined(trace, first, second, steps)
     memory = _moved_memory(trace, first, second, joined.own, steps)
     tags, storages = _moved_tags(trace, memory, steps), _moved_storages(trace, memory, steps)
     numbers = tuple(steps.details["number"].head(steps.paired).to_list())
-    meta = replace(trace.meta, two_pass=replace(passes, detail_steps=numbers), has_memory=memory.height > 0)
+    found = replace(passes, detail_steps=numbers, details_begin=begin)
+    meta = replace(trace.meta, two_pass=found, has_memory=memory.height > 0)
     problem = _told(meta, steps, joined.counterpart, _common_share(first, second, joined, steps), trace.steps.height)
     events = _with_details(trace, first, second, joined)
     kept = of_cycle(
@@ -66,17 +73,42 @@ def join_passes(trace: Trace) -> Trace:
 
 
 class _StepPairs(NamedTuple):
-    """The steps of both cycles; the first ``paired`` of either belong together."""
+    """The steps of both cycles: ``paired`` ones belong together, of the times from the one at ``begin`` on.
+
+    Places are those of the times.
+    """
 
     times: pl.DataFrame
     details: pl.DataFrame
+    begin: int
     paired: int
 
     @property
     def complete(self) -> IntArray:
         """The places of the paired steps with details that are complete; that of the last one if none is."""
         complete = self.details["complete"].head(self.paired).arg_true().to_numpy().astype(np.int64)
-        return complete if len(complete) else np.array([self.paired - 1])
+        return self.begin + (complete if len(complete) else np.array([self.paired - 1]))
+
+    @property
+    def places(self) -> IntArray:
+        """Those of the paired steps."""
+        return np.arange(self.begin, self.begin + self.paired)
+
+    @property
+    def in_order(self) -> IntArray:
+        """The place of the step with details that each of the times is paired with by their order."""
+        return np.clip(np.arange(self.times.height), self.begin, self.complete[-1])
+
+
+def _place_of_details(times: pl.DataFrame, details: pl.DataFrame, first: Ops, second: Ops) -> int:
+    """Return with which step of the times the details begin; with the first unless later ones suit them better."""
+    if times.height <= details.height:
+        return 0
+    alike = np.array(alike_from(first, second, (times.height, details.height)))
+    dur_ns = (times["end_ns"] - times["start_ns"]).to_numpy().astype(np.float64)
+    far = np.convolve(are_outliers(dur_ns), np.ones(details.height), "valid")
+    far[alike < alike.max() - _SAME_KIND] = np.inf
+    return int(np.argmin(far))
 
 
 class _Joined(NamedTuple):
@@ -94,14 +126,14 @@ class _Joined(NamedTuple):
 
 def _joined(trace: Trace, first: Ops, second: Ops, steps: _StepPairs) -> _Joined:
     complete, height = steps.complete, steps.times.height
-    counterpart = counterparts(first, second, complete, height)
+    counterpart = counterparts(first, second, complete, height, steps.begin)
     details = matched(first, second, counterpart)
     last = _last_with_stacks(trace, second, int(complete[-1]))
     with_stacks = complete[complete <= last] if last in complete else np.array([last])
-    of_stacks = counterparts(first, second, with_stacks, height)
-    in_order = np.minimum(np.arange(height), complete[-1])
+    of_stacks = counterparts(first, second, with_stacks, height, steps.begin)
     stacks, own = (
-        details if np.array_equal(each, counterpart) else matched(first, second, each) for each in (of_stacks, in_order)
+        details if np.array_equal(each, counterpart) else matched(first, second, each)
+        for each in (of_stacks, steps.in_order)
     )
     is_own = first.place[own.first] == second.place[own.second]
     return _Joined(counterpart, details, stacks, Matches(own.first[is_own], own.second[is_own]))
@@ -213,8 +245,8 @@ def _has_counterpart(time_ns: pl.Series, steps: _StepPairs) -> pl.Series:
 def _clock(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> Clock:
     """Return the clock of the times for moments of the details: those of matching ops, and of the steps, are known."""
     of_times, of_details = (
-        [found[name].head(steps.paired).to_numpy() for name in ("start_ns", "end_ns")]
-        for found in (steps.times, steps.details)
+        [found[name].slice(begin, steps.paired).to_numpy() for name in ("start_ns", "end_ns")]
+        for found, begin in ((steps.times, steps.begin), (steps.details, 0))
     )
     second_ns = np.concatenate((second.start_ns[pairs.second], second.end_ns[pairs.second], *of_details))
     first_ns = np.concatenate((first.start_ns[pairs.first], first.end_ns[pairs.first], *of_times))
@@ -245,10 +277,10 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
 
 def _common_share(first: Ops, second: Ops, joined: _Joined, steps: _StepPairs) -> float:
     """Return the share of ops in paired steps that was found in both, of the pass that has more ops."""
-    chosen = joined.counterpart[: steps.paired]
-    ours, theirs = (np.bincount(ops.place[ops.place >= 0], minlength=steps.paired) for ops in (first, second))
-    most = max(int(ours[: steps.paired].sum()), int(theirs[chosen].sum()), 1)
-    return int((first.place[joined.details.first] < steps.paired).sum()) / most
+    places = steps.places
+    ours, theirs = (np.bincount(ops.place[ops.place >= 0], minlength=places[-1] + 1) for ops in (first, second))
+    most = max(int(ours[places].sum()), int(theirs[joined.counterpart[places]].sum()), 1)
+    return int(np.isin(first.place[joined.details.first], places).sum()) / most
 
 
 def _told(meta: Meta, steps: _StepPairs, counterpart: IntArray, share: float, recorded: int) -> Problem:
@@ -261,10 +293,10 @@ def _told(meta: Meta, steps: _StepPairs, counterpart: IntArray, share: float, re
     lines = meta.two_pass.line_steps if meta.two_pass is not None else ()
     origin += f", lines of your functions from {_named(list(lines))}, in proportion to the times" if lines else ""
     found = "all" if share == 1 else format_ratio(min(share, ALMOST_ALL)) + " of the"
-    missing = steps.times.height - steps.paired
+    missing = steps.times[np.setdiff1d(np.arange(steps.times.height), steps.places)]
     what = "memory" if meta.has_memory else "step"
-    has = "has no {} of its own" if missing == 1 else "have no {} of their own"
-    rest = f" {_steps(steps.times.tail(missing)).capitalize()} {has.format(what)}." if missing > 0 else ""
+    has = "has no {} of its own" if missing.height == 1 else "have no {} of their own"
+    rest = f" {_steps(missing).capitalize()} {has.format(what)}." if missing.height else ""
     rest += _elsewhere(meta, steps, counterpart) + _cost(meta, recorded)
     if share >= LEAST_COMMON:
         return problem("run.two_pass", origin=origin, found=found, rest=rest)
@@ -273,17 +305,16 @@ def _told(meta: Meta, steps: _StepPairs, counterpart: IntArray, share: float, re
 
 def _elsewhere(meta: Meta, steps: _StepPairs, counterpart: IntArray) -> str:
     """Return which steps have their details from another step than their memory."""
-    theirs, ours = (each["number"].head(steps.paired).to_list() for each in (steps.details, steps.times))
-    in_order = np.minimum(np.arange(steps.paired), steps.complete[-1])
-    moved = np.flatnonzero(counterpart[: steps.paired] != in_order).tolist()
+    theirs, ours = (each["number"].to_list() for each in (steps.details, steps.times))
+    moved = steps.places[(counterpart != steps.in_order)[steps.places]].tolist()
     if not moved:
         return ""
     if len(moved) > 1:
         told = f" {len(moved)} steps have the details of another step that did the same work"
         return f"{told}, and the memory of the one in their order." if meta.has_memory else f"{told}."
     (place,) = moved
-    other = theirs[place]
-    told = f" Step {other} did other work, so step {ours[place]} has the details of step {theirs[counterpart[place]]}"
+    other, own = (theirs[each - steps.begin] for each in (place, counterpart[place]))
+    told = f" Step {other} did other work, so step {ours[place]} has the details of step {own}"
     return f"{told}, and the memory of step {other}." if meta.has_memory else f"{told}."
 
 
@@ -297,9 +328,12 @@ def _cost(meta: Meta, recorded: int) -> str:
 
 
 def _steps(steps: pl.DataFrame) -> str:
-    """Return ``step 4`` or ``steps 2–4``; the steps of a cycle are consecutive."""
+    """Return ``step 4``, ``steps 2–4``, or ``steps 2 and 4`` for two ends of a cycle."""
     return _named(steps["number"].to_list())
 
 
 def _named(numbers: list[int]) -> str:
-    return f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]}–{numbers[-1]}"
+    if len(numbers) == 1:
+        return f"step {numbers[0]}"
+    is_run = numbers[-1] - numbers[0] == len(numbers) - 1
+    return f"steps {numbers[0]}–{numbers[-1]}" if is_run else f"steps {enumerated(list(map(str, numbers)))}"

@@ -65,14 +65,15 @@ def ops_of(trace: Trace, cycles: tuple[int, int]) -> tuple[Ops, Ops]:
     return first, second
 
 
-def counterparts(first: Ops, second: Ops, complete: IntArray, steps: int) -> IntArray:
+def counterparts(first: Ops, second: Ops, complete: IntArray, steps: int, begin: int = 0) -> IntArray:
     """Return for each of the steps of the first cycle the place of the one of the second that has its details.
 
-    ``complete`` are the places of the second that may be chosen, ascending. Steps are paired in their order, and the
-    last of the second is the counterpart of all later ones. A step whose counterpart did other work, such as one that
-    was compiled again, has the nearest one that did the same, if there is one.
+    ``complete`` are the places of the second that may be chosen, ascending, and ``begin`` is its first place. Steps are
+    paired by their places, and the first and last of the second are the counterparts of all before and after. A step
+    whose counterpart did other work, such as one that was compiled again, has the nearest one that did the same, if
+    there is one.
     """
-    chosen = np.minimum(np.arange(steps), complete[-1])
+    chosen = np.clip(np.arange(steps), begin, complete[-1])
     ours, theirs = _names_by_step(first, steps), _names_by_step(second, int(complete[-1]) + 1)
     for place in range(steps):
         if _alike(ours[place], theirs[chosen[place]]) >= LEAST_ALIKE_STEPS:
@@ -82,6 +83,18 @@ def counterparts(first: Ops, second: Ops, complete: IntArray, steps: int) -> Int
                 chosen[place] = other
                 break
     return chosen
+
+
+def alike_from(first: Ops, second: Ops, steps: tuple[int, int]) -> list[float]:
+    """Return how alike both cycles are, if the second begins with the first, second, ... step of the first.
+
+    ``steps`` are those of each. Only those of the first that are paired then count.
+    """
+    ours, theirs = (_names_by_step(ops, number) for ops, number in zip((first, second), steps, strict=True))
+    return [
+        float(np.mean([_alike(*pair) for pair in zip(ours[begin:], theirs, strict=False)]))
+        for begin in range(steps[0] - steps[1] + 1)
+    ]
 
 
 def _names_by_step(ops: Ops, steps: int) -> list[IntArray]:

@@ -279,15 +279,53 @@ def test_memory_per_step_is_that_of_the_steps_that_have_some() -> None:
     assert column_text(calls, ops.frame, 2)[1](2) == "1"
 
 
-def test_a_step_without_details_does_not_count_where_all_others_are_left_out() -> None:
-    """Otherwise nothing per step would have memory."""
+DETAILS_OF_ONE = [step(6, 3000, 100), op("mm", 3010, 30, [[2, 2]]), allocation(3020, 512)]
+
+
+def test_details_of_fewer_steps_belong_to_one_that_counts() -> None:
     times = [
         *(step(2, 0, 900), op("mm", 10, 30)),
         *(step(3, 1000, 100), op("mm", 1010, 30)),
         *(step(4, 1200, 110), op("mm", 1210, 30)),
     ]
-    details = [step(6, 3000, 100), op("mm", 3010, 30, [[2, 2]]), allocation(3020, 512)]
+    trace = joined(times, DETAILS_OF_ONE)
+    assert counted_steps(trace).row.tolist() == [1, 2]
+    assert counted_steps(trace).memory_steps == 1
+    assert counted_steps(with_chosen_steps(trace, [0, 2])).with_memory == 0
+    assert trace.memory.select("time_ns", "delta_bytes").rows() == [(1_020_000, 512)]
+    assert ops_table(trace, counted_part(trace)).frame["self_cpu_bytes"].to_list() == [512]
+    mm = trace.events.filter(pl.col("name") == "mm")
+    assert mm["shapes"].cast(pl.String).to_list() == ["[[2, 2]]"] * 3
+    assert told(trace).message == (
+        "Times are from steps 2–4, shapes and memory from step 6; all ops were found in both. "
+        "Steps 2 and 4 have no memory of their own."
+    )
+
+
+def test_details_of_fewer_steps_belong_to_those_that_do_the_same() -> None:
+    # The first step also builds the model, as where the steps of optimizers are counted.
+    times = [
+        *(step(0, 0, 110), op("add", 5, 3), op("add", 10, 3), op("mm", 20, 30)),
+        *(step(1, 200, 100), op("mm", 210, 30)),
+        *(step(2, 400, 100), op("mm", 410, 30)),
+    ]
+    details = [*DETAILS_OF_ONE, step(7, 3200, 100), op("mm", 3210, 30, [[3, 3]]), allocation(3220, 256)]
     trace = joined(times, details)
+    mm = trace.events.filter(pl.col("name") == "mm")
+    assert mm["shapes"].cast(pl.String).to_list() == ["[[2, 2]]", "[[2, 2]]", "[[3, 3]]"]
+    assert trace.memory.select("time_ns", "delta_bytes").rows() == [(220_000, 512), (420_000, 256)]
+    assert told(trace).code == "run.two_pass"
+    assert "Step 0 has no memory of its own." in told(trace).message
+
+
+def test_a_step_without_details_does_not_count_where_all_others_are_left_out() -> None:
+    """Otherwise nothing per step would have memory."""
+    times = [
+        *(step(2, 0, 900), op("mm", 10, 30)),
+        *(step(3, 1000, 100), op("add", 1010, 30)),
+        *(step(4, 1200, 110), op("add", 1210, 30)),
+    ]
+    trace = joined(times, DETAILS_OF_ONE)
     assert counted_steps(trace).row.tolist() == [0]
     reason = "no details were recorded for it"
     assert steps_table(trace).frame["left_out"].to_list() == ["", reason, reason]
