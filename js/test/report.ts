@@ -98,6 +98,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
       more: [],
       code: null,
       doubts: [],
+      is_once: false,
     },
     views: packed.views,
     missing: [],

@@ -74,6 +74,7 @@ def _device_first(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     if not device or device == bars:
         return columns
     moved = {name for each in device for name in (each.name, *(part.column for part in each.parts))}
+    moved |= {"own_device_ns"}
     first = columns.index(bars[0])
     rest = [each for each in columns[first:] if each.name not in moved]
     return (*columns[:first], *(each for each in columns if each.name in moved), *rest)

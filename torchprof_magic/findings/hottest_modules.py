@@ -13,7 +13,7 @@ from torchprof_magic.findings.hottest_rows import Times
 from torchprof_magic.model.shapes import Table
 from torchprof_magic.model.units import counted, printable
 from torchprof_magic.tables.source.module_outline import modules_view
-from torchprof_magic.tables.source.modules import OUTSIDE, modules_table
+from torchprof_magic.tables.source.modules import OUTSIDE, modules_table, own_times
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Classes with less of the time are not worth a word.
 _LEAST_SHARE = 0.05
-_MOST_CLASSES = 3
+_MOST_CLASSES = 2
 _BOTH_PASSES = {True: ("device_ns", "backward_device_ns"), False: ("total_cpu_ns", "backward_cpu_ns")}
 
 
@@ -30,7 +30,9 @@ def modules_shown(trace: Trace, part: TimeRange = WHOLE) -> Table:
     table = opened_on_deciding_time(trace, modules_view(trace, part=part))
     if not isinstance(table, Table):
         raise TypeError(table)
-    return replace(table, answer=hottest_classes(trace, part))
+    beside = "own_cpu_ns" if is_decided_on_device(trace) else "own_device_ns"
+    columns = tuple(replace(each, is_minor=True) if each.name == beside else each for each in table.columns)
+    return replace(table, columns=columns, answer=hottest_classes(trace, part))
 
 
 def hottest_classes(trace: Trace, part: TimeRange = WHOLE) -> str:
@@ -40,10 +42,7 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE) -> str:
     """
     on_device = is_decided_on_device(trace)
     frame = modules_table(trace, part=part).frame.filter(pl.col("path") != OUTSIDE)
-    frame = frame.select("path", "parent", "class_name", total_ns=pl.sum_horizontal(*_BOTH_PASSES[on_device]))
-    inside = frame.group_by("parent").agg(pl.col("total_ns").sum().alias("inside_ns"))
-    own_ns = (pl.col("total_ns") - pl.col("inside_ns").fill_null(0)).clip(0).alias("own_ns")
-    own = frame.join(inside, left_on="path", right_on="parent", how="left").with_columns(own_ns)
+    own = frame.select("class_name", own_times(frame, *_BOTH_PASSES[on_device]).alias("own_ns"))
     classes = own.group_by("class_name").agg(pl.col("own_ns").sum(), pl.len().alias("modules"))
     classes = classes.sort("own_ns", "class_name", descending=[True, False])
     whole = int(classes["own_ns"].sum())
@@ -58,7 +57,7 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE) -> str:
     (name, time), *others = found
     rest = "".join(f", then {other} {each}" for other, each in others)
     where = "device" if on_device else "CPU"
-    return f"{name} takes most of the modules' own {where} time, {time}{times.each}{rest}."
+    return f"{name} takes most self {where} time, {time}{times.each}{rest}."
 
 
 def _called(name: str, modules: int) -> str:

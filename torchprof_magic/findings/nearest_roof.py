@@ -10,18 +10,12 @@ import polars as pl
 
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.findings.hottest_rows import Times, code_of
-from torchprof_magic.model.units import format_ratio
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from torchprof_magic.facts.shared import OfPart
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.shapes import Table
     from torchprof_magic.model.trace import Trace
-
-# Calls above the roof show in the share of all calls from so much of what the others could gain.
-_BOTH_SIDES = 0.01
 
 
 def below_roofs(build: OfPart[Table]) -> OfPart[Table]:
@@ -51,15 +45,7 @@ def _most_to_gain(trace: Trace, table: Table, part: TimeRange) -> str:
     of_all = f"{lost.number(most)} of {worked.of(most)}"
     if not lost.of(most).endswith(worked.of(most).split(" ")[-1]):
         of_all = f"{lost.of(most)} of {worked.of(most)}"
-    return f"{code_of(most['name'])} could gain most: {of_all}{worked.each} ({_where(most)})."
-
-
-def _where(row: dict[str, Any]) -> str:
-    """Return how near its roof a row is; where its calls are on both sides, the share of all would not fit the gain."""
-    faster_ns = row["above_ns"] + row["roof_ns"] - row["roof_ns"] / row["roof_ratio"]
-    if faster_ns > _BOTH_SIDES * row["above_ns"]:
-        return f"in calls slower than the {row['roof']} roof, others are faster"
-    return f"{format_ratio(row['roof_ratio'])} of the {row['roof']} roof"
+    return f"{code_of(most['name'])} could gain most: {of_all}{worked.each}, at the {most['roof']} roof."
 
 
 def _without_peak(trace: Trace) -> str:

@@ -157,7 +157,7 @@ class CodeHeader(msgspec.Struct, frozen=True, kw_only=True):
 class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What limits the speed, the line to look at if one is known, and what speaks against it, the gravest first.
 
-    ``text`` is the sentence that says so, and ``more`` what follows it.
+    ``text`` is the sentence that says so, and ``more`` what follows it. ``is_once`` is set if that is done only once.
     """
 
     title: str
@@ -165,6 +165,7 @@ class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
     more: tuple[SpanHeader, ...]
     code: CodeHeader | None
     doubts: tuple[str, ...]
+    is_once: bool
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):

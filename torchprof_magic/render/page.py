@@ -14,6 +14,7 @@ from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.source.fused_titles import shown_titles
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
+from torchprof_magic.findings.verdict.doubts import DONE_ONCE
 from torchprof_magic.findings.verdict.words import first_sentence
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Slices, count_rows
@@ -225,6 +226,7 @@ def _verdict(trace: Trace, verdict: Verdict) -> VerdictHeader:
         more=tuple(SpanHeader(text=span.short, style=span.style) for span in more),
         code=code,
         doubts=tuple(verdict.doubts),
+        is_once=any(doubt.startswith(DONE_ONCE) for doubt in verdict.doubts),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from math import isnan
 from typing import TYPE_CHECKING
@@ -10,12 +11,14 @@ import numpy as np
 
 from torchprof_magic.facts.counted_steps import left_out_of_whole
 from torchprof_magic.facts.device.believable import believable
-from torchprof_magic.findings.compare.cause import cause_of
+from torchprof_magic.findings.compare.cause import cause_of, new_or_gone, only_of_one
 from torchprof_magic.findings.compare.change_words import (
     SIGNS,
     change_evidence,
+    change_interval,
     change_line,
     change_numbers,
+    change_times,
     change_title,
     largest_change,
 )
@@ -33,6 +36,8 @@ from torchprof_magic.report.changed_views import TABLES, TABS
 from torchprof_magic.report.tables import HasTables, Tables, with_tables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torchprof_magic.findings.compare.cause import Cause
     from torchprof_magic.findings.compare.per_step import RunSample
     from torchprof_magic.findings.compare.run_change import RunChange
@@ -108,7 +113,7 @@ class Changes(HasTables[Runs]):
         """What makes most of the change, and which waiting changed for sure; empty if nothing is more than noise."""
         most = self._cause.words if self._cause is not None else ""
         if not most and self.change.basis in ("steps", "waits"):
-            most = largest_change(next(iter(self.largest.values())))
+            most = largest_change(next(iter(self.largest.values())), self.change.ratio)
         waiting = phase_words(sure_phases(self.before, self.after))
         return " ".join(part for part in (most, waiting) if part)
 
@@ -136,10 +141,10 @@ class Changes(HasTables[Runs]):
         head = ChangeHeader(
             kind=self.kind,
             title=change_title(change),
-            numbers=self.numbers,
+            numbers=change_times(change),
             answer=self.answer,
             opens=self._opens,
-            evidence=change_evidence(change),
+            evidence=". ".join(part for part in (change_interval(change), change_evidence(change)) if part),
             warnings=tuple(self.warnings),
             runs=tuple(
                 RunHeader(
@@ -160,7 +165,7 @@ class Changes(HasTables[Runs]):
             settings=tuple(self.settings.iter_rows()),
             same=self._same(),
         )
-        return ComparedPage(head=head, views=self._shapes, is_first=is_first)
+        return ComparedPage(head=head, views=self._shown_shapes, is_first=is_first)
 
     def _same(self) -> str:
         """Return what both runs have in common, and whether their cells differ."""
@@ -185,13 +190,37 @@ class Changes(HasTables[Runs]):
     def _shapes(self) -> tuple[tuple[View[Runs], Shape], ...]:
         return tuple((view, view.shape(self.runs)) for view in TABS)
 
+    @property
+    def _shown_shapes(self) -> tuple[tuple[View[Runs], Shape], ...]:
+        """The views; where a run has no steps, the titles of their times say what each is of."""
+        bases = {
+            f"{kind}{which}_ns": "per step" if trace.steps.height else "in all"
+            for kind in ("", "device_")
+            for which, trace in (("before", self.before), ("after", self.after))
+        }
+        if "in all" not in bases.values():
+            return self._shapes
+        return tuple((view, _based(shape, bases)) for view, shape in self._shapes)
+
     @cached_property
     def _cause(self) -> Cause | None:
+        """What makes most of the change; of one that may be chance what is new or gone, as that is none.
+
+        Where the recorded steps changed the other way than those that are compared, what both runs do took other times
+        for other reasons, so that only what one of them does can be the cause.
+        """
         before, after = (sample.step_ns for sample in self._samples)
-        is_same_way = (after > before) == (self.change.ratio > 1)
-        return (
-            cause_of(self.largest, after - before) if is_same_way and self.change.certainty != "too few steps" else None
-        )
+        is_slower = self.change.ratio > 1
+        compared_ns = self.change.after_ns - self.change.before_ns
+        if self.change.certainty == "too few steps":
+            return None
+        if self.kind == "unclear":
+            return new_or_gone(self.largest, min(self.change.before_ns, self.change.after_ns))
+        if (after > before) == is_slower:
+            return cause_of(self.largest, after - before)
+        if (compared_ns > 0) != is_slower:
+            return None
+        return cause_of({title: only_of_one(table) for title, table in self.largest.items()}, compared_ns)
 
     @property
     def _opens(self) -> str:
@@ -216,3 +245,14 @@ class Changes(HasTables[Runs]):
             if before and after and before != after
             else (f"{before} before".strip(), f"{after} after".strip())
         )
+
+
+def _based(shape: Shape, bases: Mapping[str, str]) -> Shape:
+    """Return a table with what some columns are of in their titles, by their names; other shapes as they are."""
+    if not isinstance(shape, Table):
+        return shape
+    columns = [
+        replace(each, title=f"{each.title} {bases[each.name]}") if each.name in bases else each
+        for each in shape.columns
+    ]
+    return replace(shape, columns=tuple(columns))

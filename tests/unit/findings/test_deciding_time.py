@@ -73,7 +73,7 @@ def test_without_a_device_views_open_on_host_time_whatever_else_was_recorded() -
 
 
 @pytest.mark.parametrize(
-    ("trace", "first"), [(BY_HOST, ["both_cpu_ns", "both_device_ns"]), (BY_DEVICE, ["both_device_ns", "both_cpu_ns"])]
+    ("trace", "first"), [(BY_HOST, ["both_cpu_ns", "own_cpu_ns"]), (BY_DEVICE, ["both_device_ns", "own_device_ns"])]
 )
 def test_modules_begin_with_the_time_that_decides_and_have_no_halves_without_backward(
     trace: Trace, first: list[str]

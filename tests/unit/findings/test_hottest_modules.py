@@ -33,16 +33,13 @@ def two_layers(kernel_us: float) -> Trace:
 
 def test_classes_are_named_by_their_own_time() -> None:
     # Net has 80 - 60 = 20 us of its own.
-    answer = "`Linear` (2 modules) takes most of the modules' own CPU time, 60 µs per step, then `Net` 20 µs."
+    answer = "`Linear` (2 modules) takes most self CPU time, 60 µs per step, then `Net` 20 µs."
     assert hottest_classes(two_layers(5)) == answer
     assert modules_shown(two_layers(5)).answer == answer
 
 
 def test_classes_without_time_where_it_decides_are_not_named() -> None:
-    assert (
-        hottest_classes(two_layers(85))
-        == "`Linear` (2 modules) takes most of the modules' own device time, 85 µs per step."
-    )
+    assert hottest_classes(two_layers(85)) == "`Linear` (2 modules) takes most self device time, 85 µs per step."
 
 
 def test_without_modules_there_is_no_answer() -> None:

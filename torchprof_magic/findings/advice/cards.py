@@ -59,6 +59,10 @@ def chosen_card(advice: Sequence[Advice], which: int | str | Advice) -> Advice:
     raise IndexError(f"there is no advice {asked!r}; {there}")
 
 
+# A time of the recording is the most that a change can save: nobody has measured what it does save.
+_WORDS = {"measured": "recorded"}
+
+
 def cards_of_job(advice: Iterable[Advice]) -> tuple[Card, ...]:
     """Return a card for each piece of advice about all ranks of a job."""
     return tuple(_card(each, f"line {each.line} of {file_words(each.file)}" if each.line else "") for each in advice)
@@ -75,7 +79,7 @@ def _card(advice: Advice, place: str, view: str = "") -> Card:
         saving_ns=advice.saving_ns,
         saving_bytes=advice.saving_bytes,
         per=_PER.get(advice.rule, ""),
-        certainty=advice.certainty,
+        certainty=_WORDS.get(advice.certainty, advice.certainty),
         level=LEVELS[advice.certainty],
         view=view,
     )

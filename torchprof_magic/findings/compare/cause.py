@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -27,6 +28,8 @@ _KINDS = {
 # A row explains a change if it makes at least half of it, and about as much as any row of the other tables.
 _LEAST_SHARE = 0.5
 _NEARLY = 0.8
+# What only one run does is told from this part of a step on.
+_LEAST_ALONE = 0.05
 
 
 class Cause(NamedTuple):
@@ -50,6 +53,31 @@ def cause_of(tables: Mapping[str, Table], difference_ns: float) -> Cause | None:
     return Cause(title, _words(title, tables[title], tops[title]))
 
 
+def new_or_gone(tables: Mapping[str, Table], step_ns: float) -> Cause | None:
+    """Return the row with most of what only one of the runs does; None below a twentieth of the typical step.
+
+    It is there whatever the steps are, also where these vary so much that their change may be chance.
+    """
+    alone = {title: only_of_one(tables[title]) for title in _KINDS if title in tables}
+    for title, table in alone.items():
+        tops = [row for row in (_top(table, 1.0), _top(table, -1.0)) if row is not None]
+        row = max(tops, key=lambda each: abs(float(each[str(table.sort_by)])), default=None)
+        if row is not None and abs(float(row[str(table.sort_by)])) >= _LEAST_ALONE * step_ns:
+            is_new = row["status"] == "new"
+            time = time_or_zero(row[str(table.sort_by).replace("delta", "after" if is_new else "before")])
+            word = "New" if is_new else "Gone"
+            return Cause(title, f"{word}: {_KINDS[title]} {_name(row)}, {time} per step.")
+    return None
+
+
+def only_of_one(table: Table) -> Table:
+    """Return the rows of a table of changes that only one of the runs has."""
+    frame = table.frame
+    return replace(
+        table, frame=frame.filter(pl.col("status") != "both") if "status" in frame.columns else frame.clear()
+    )
+
+
 def _top(table: Table, difference_ns: float) -> dict[str, Any] | None:
     """Return the row of a table that changed most in the direction of the steps."""
     main = table.sort_by
@@ -66,8 +94,11 @@ def _share(table: Table, row: Mapping[str, Any], difference_ns: float) -> float:
 def _words(title: str, table: Table, row: Mapping[str, Any]) -> str:
     main = str(table.sort_by)
     before, after = (time_or_zero(row[main.replace("delta", side)]) for side in ("before", "after"))
-    new = {"new": ", which is new", "gone": ", which is gone"}.get(str(row.get("status")), "")
-    return f"Mostly {_KINDS[title]} {_name(row)}{new}: {before} → {after} per step."
+    what, times = {
+        "new": (", which is new", after),
+        "gone": (", which is gone", before),
+    }.get(str(row.get("status")), ("", f"{before} → {after}"))
+    return f"Mostly {_KINDS[title]} {_name(row)}{what}: {times} per step."
 
 
 def _name(row: Mapping[str, Any]) -> str:

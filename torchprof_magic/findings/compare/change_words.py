@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from torchprof_magic.findings.compare.step_change import CONFIDENCE, LIKELY_P
 from torchprof_magic.model.units import format_change, format_count, format_ns, format_ratio, printable
 
@@ -35,15 +37,24 @@ def change_title(change: RunChange) -> str:
 
 def change_numbers(change: RunChange) -> str:
     """Return the typical steps and the interval of the change: ``175 → 140 ms per step, 98 % interval −36 to −5 %``."""
-    if math.isnan(change.before_ns) or math.isnan(change.after_ns):
-        return "no complete step in one of the runs"
-    low, high = change.interval
-    interval = f"{format_ratio(CONFIDENCE)} interval {format_change(low - 1)} to {format_change(high - 1)}"
+    return ", ".join(part for part in (change_times(change), change_interval(change)) if part)
+
+
+def change_times(change: RunChange) -> str:
+    """Return the typical steps, or which run has none; empty if the work tells the change and not the times."""
+    without = [which for which, ns in (("before", change.before_ns), ("after", change.after_ns)) if math.isnan(ns)]
+    if without:
+        return f"no complete step in {f'the run {without[0]}' if len(without) == 1 else 'either run'}"
     # What the machine did meanwhile can change steps more than the work does, or the other way.
-    if change.basis == "work":
-        return interval
-    steps = f"{_times(change)} per step{_plainly(change)}"
-    return f"{steps}, {interval}" if math.isfinite(high) else steps
+    return "" if change.basis == "work" else f"{_times(change)} per step{_plainly(change)}"
+
+
+def change_interval(change: RunChange) -> str:
+    """Return the interval of the change, ``98 % interval −36 to −5 %``; empty if it is open."""
+    low, high = change.interval
+    if not math.isfinite(high) or math.isnan(change.before_ns) or math.isnan(change.after_ns):
+        return ""
+    return f"{format_ratio(CONFIDENCE)} interval {format_change(low - 1)} to {format_change(high - 1)}"
 
 
 def change_line(change: RunChange) -> str:
@@ -59,14 +70,18 @@ def change_line(change: RunChange) -> str:
     return title if change.basis == "work" else f"{title}: {step} {_times(change)}"
 
 
-def largest_change(changes: Table) -> str:
-    """Return the row that changed most as a sentence, by the column that the rows are sorted by; empty if none did."""
+def largest_change(changes: Table, ratio: float) -> str:
+    """Return the row that changed most in the direction of ``ratio`` as a sentence: faster where it is below 1.
+
+    Rows are compared by the column that they are sorted by; empty if none changed that way.
+    """
     main = changes.sort_by
-    if main is None or not main.endswith("_ns") or changes.frame.height == 0:
+    if main is None or not main.endswith("_ns"):
         return ""
-    row = changes.frame.row(0, named=True)
-    if not row[main]:
+    rows = changes.frame.filter(pl.col(main) * (1 if ratio > 1 else -1) > 0)
+    if rows.height == 0:
         return ""
+    row = rows.sort(pl.col(main).abs(), descending=True, maintain_order=True).row(0, named=True)
     before, after = (time_or_zero(row[main.replace("delta", side)]) for side in ("before", "after"))
     where = "on the device" if main.startswith("device") else "on the host"
     return f"Largest change: {printable(row['name'])}, {before} → {after} per step {where}."

@@ -113,21 +113,12 @@ def ranks_verdict(job: Job) -> RanksVerdict:
 
 
 def _straggler(job: Job, top: Mapping[str, object], wait_ns: int, share: float) -> RanksVerdict:
-    rank, caused_ns = int(str(top["rank"])), float(str(top["caused_wait_ns"]))
-    text = (
-        _plain("The other ranks together wait "),
-        _strong(format_ns(caused_ns)),
-        _plain(
-            f" for it{_a_step(job)}{_each(job, caused_ns)}, in {top['last_in']} of "
-            f"{counted(int(str(top['collectives'])), 'collective')}{_longest(job, rank)}. "
-        ),
-        *_cause_words(top, job),
-    )
+    rank = int(str(top["rank"]))
     line = top["line"]
     return RanksVerdict(
         kind="straggler",
         title=f"Rank {rank} is late",
-        text=text,
+        text=(*_cause_words(top, job), *_waiting_words(job, float(str(top["caused_wait_ns"])))),
         rank=rank,
         cause=str(top["cause"]),
         name=str(top["name"] or ""),
@@ -152,15 +143,6 @@ def _uneven(job: Job, wait_ns: int, share: float) -> RanksVerdict:
     return RanksVerdict(
         kind="uneven", title="Ranks are late in turn", text=text, wait_ns=wait_ns, share=share, doubts=_doubts(job)
     )
-
-
-def _longest(job: Job, rank: int) -> str:
-    """Return who waits the longest for a rank in a single collective."""
-    late = job.collectives.filter(pl.col("last_rank") == rank).sort("skew_ns", descending=True)
-    if late.height == 0:
-        return ""
-    row = late.row(0, named=True)
-    return f"; rank {row['first_rank']} waits longest, {format_ns(row['skew_ns'])} in collective {row['number']}"
 
 
 def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
@@ -189,10 +171,13 @@ def _the_others(job: Job) -> str:
     return "the other rank" if job.ranks.height == 2 else "the median of the others"  # noqa: PLR2004 - two ranks
 
 
-def _each(job: Job, caused_ns: float) -> str:
-    """Return what each of several others waits for a rank on average, which is about what their steps lose."""
-    others = job.ranks.height - 1
-    return f", {format_ns(caused_ns / others)} each on average" if others > 1 else ""
+def _waiting_words(job: Job, caused_ns: float) -> tuple[Span, ...]:
+    """Return what the others wait for a late rank, and each of several on average: about what their steps lose."""
+    others, together = job.ranks.height - 1, _strong(format_ns(caused_ns))
+    if others == 1:
+        return (_plain(" The other rank waits "), together, _plain(f" for it{_a_step(job)}."))
+    each = format_ns(caused_ns / others)
+    return (_plain(" The others wait "), together, _plain(f" for it together{_a_step(job)}, {each} each on average."))
 
 
 def file_words(file: str) -> str:

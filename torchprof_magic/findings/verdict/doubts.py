@@ -49,6 +49,8 @@ LOUD_HOST = 0.25
 LOUD_IMPORTS = 0.1
 _OF_THE_FILE = ("chrome.", "json.", "file.", "capture.device_stopped")
 LOUD_CROWDING = 0.25
+# What the doubt begins with where the verdict names what is done once.
+DONE_ONCE = "This is done once"
 
 
 def find_doubts(trace: Trace) -> tuple[str, ...]:
@@ -183,7 +185,7 @@ def _again(trace: Trace) -> str:
 def without_one_time(trace: Trace, doubts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the doubts of a verdict that names what is done once: how much that is, and where, is told already."""
     told = _one_time(trace)
-    return tuple(f"This is done once: {_again(trace)}." if doubt == told else doubt for doubt in doubts)
+    return tuple(f"{DONE_ONCE}: {_again(trace)}." if doubt == told else doubt for doubt in doubts)
 
 
 def _stacks(trace: Trace) -> str:

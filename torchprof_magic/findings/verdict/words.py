@@ -351,8 +351,8 @@ def _works(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
         _plain("The device is busy "),
         amount(account, account.busy_ns),
         _plain(_share(account, account.busy_ns)),
-        *_most_of(trace, account, "; ", operations or kernels, are_kernels=not operations),
-        _plain(f"{_limit_of_work(trace, cause)}."),
+        *_most_and_next(trace, account, operations or kernels, are_kernels=not operations),
+        _plain(_limit_of_work(trace, cause)),
         *(by_kernel and (*by_kernel, _plain("."))),
         *_graphs(trace),
     )
@@ -364,27 +364,30 @@ def title_of_work(trace: Trace) -> str:
 
 
 def _limit_of_work(trace: Trace, cause: Cause) -> str:
-    """Return what limits the kernels, and what of that is not known; empty where copies take more than they do."""
+    """Return a sentence on what limits the kernels, and what of that is not known.
+
+    It is empty where copies take more than they do.
+    """
     limits = limits_of_work(trace)
     if limits.most:
-        return f"; {_limit_of_most(limits)}"
+        return f" {_limit_of_most(limits)}."
     if cause.kind != "compute":
         return ""
-    largest = sorted((("the memory", limits.memory), ("arithmetic", limits.compute)), key=lambda each: -each[1])
+    largest = sorted((("The memory", limits.memory), ("Arithmetic", limits.compute)), key=lambda each: -each[1])
     (first, first_ns), (second, second_ns) = largest
     if first_ns < LEAST_TOLD * limits.whole or first_ns == 0:
-        return f"; what limits the kernels is not known: {_why_unknown(trace)}"
+        return f" What limits the kernels is not known: {_why_unknown(trace)}."
     if limits.is_far:
-        return f"; at {format_ratio(limits.reached)} of the roof, neither arithmetic nor the memory limits the kernels"
-    other = f", {second} {format_ratio(second_ns / limits.whole)}" if second_ns else ""
+        return f" At {format_ratio(limits.reached)} of the roof, neither arithmetic nor the memory limits the kernels."
+    other = f", {second.lower()} {format_ratio(second_ns / limits.whole)}" if second_ns else ""
     rest = ", and of the rest it is not known" if limits.unknown else ""
-    return f"; {first} limits {format_ratio(first_ns / limits.whole)} of the time of kernels{other}{rest}"
+    return f" {first} limits {format_ratio(first_ns / limits.whole)} of the time of kernels{other}{rest}."
 
 
 def _limit_of_most(limits: LimitsOfWork) -> str:
-    limit, ns, at_ns = "arithmetic", limits.compute, limits.at_compute
+    limit, ns, at_ns = "Arithmetic", limits.compute, limits.at_compute
     if limits.most == "memory":
-        limit, ns, at_ns = "the memory", limits.memory, limits.at_memory
+        limit, ns, at_ns = "The memory", limits.memory, limits.at_memory
     unknown = limits.unknown / limits.whole
     rest = f", and of {format_ratio(unknown)} it is not known" if unknown >= LEAST_TOLD else ""
     share = format_ratio(ns / limits.whole)
@@ -397,6 +400,25 @@ def _why_unknown(trace: Trace) -> str:
     if peak_of_device(trace, busiest_device(trace)) is None:
         return "the peak of this device is not known (tp.peaks.add())"
     return "the recording does not tell what most of them have to do"
+
+
+def _most_and_next(
+    trace: Trace, account: Account, times: Sequence[tuple[str, float]], *, are_kernels: bool = True
+) -> tuple[Span, ...]:
+    """Return the name with most of a time as the end of a sentence, and those after it as another one."""
+    if not times:
+        return (_plain("."),)
+    most, *others = (_most_of(trace, account, "", [each], are_kernels=are_kernels) for each in times)
+    following = [
+        span
+        for number, (_, name, _) in enumerate(others)
+        for span in (
+            _plain(", then " if number else " Next is "),
+            name,
+            _plain(f", {format_ns(times[number + 1][1] / account.steps)}"),
+        )
+    ]
+    return (_plain("; "), *most[1:], _plain("."), *following, *([_plain(".")] * bool(others)))
 
 
 def _most_of(
@@ -548,8 +570,7 @@ def _cpu_ops(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
         _plain("Ops take "),
         amount(account, cause.ns),
         _plain(_share(account, cause.ns)),
-        *_most_of(trace, account, "; ", top_ops(trace), are_kernels=False),
-        _plain("."),
+        *_most_and_next(trace, account, top_ops(trace), are_kernels=False),
     )
 
 

@@ -43,7 +43,7 @@ BEYOND = Column(
     is_minor=True,
 )
 # What stands beside the points, in this order.
-_SHOWN = ("name", "phase", "above_ns", "roof_ratio", "worked_ns", "roof", "calls", "kind")
+_SHOWN = ("name", "phase", "above_ns", "worked_ns", "roof_ratio", "roof", "calls", "kind")
 _RATES = ("flops_per_s", "moved_bytes_per_s", "flops_per_byte", "roof_ns", "work_flops", "moved_bytes")
 _IN_SIGHT = {"name", "phase", "worked_ns", "roof_ratio", "roof", "above_ns", "flops_per_s"}
 # Roofs of types in which less than this part of the operations is done say little.

@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.shared import once_for_the_whole
 from torchprof_magic.model.shapes import Column, Outline, Table, both_passes
-from torchprof_magic.tables.source.modules import OUTSIDE, SCHEMA, modules_table
+from torchprof_magic.tables.source.modules import OUTSIDE, SCHEMA, modules_table, own_times
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.time_range import TimeRange
@@ -46,7 +46,27 @@ _BOTH = (
         parts=both_passes("device_ns", "backward_device_ns"),
     ),
 )
-_SUMMED = [name for name, dtype in SCHEMA.items() if dtype == pl.Int64]
+# What stands after each: the time without the modules inside.
+_OWN = {
+    "both_cpu_ns": Column(
+        name="own_cpu_ns",
+        title="Self CPU",
+        unit="ns",
+        definition="Total CPU without that of modules inside it; of a row of several modules their sum.",
+        has_bar=True,
+        is_sum=True,
+    ),
+    "both_device_ns": Column(
+        name="own_device_ns",
+        title="Self device",
+        unit="ns",
+        definition="Total device without that of modules inside it; of a row of several modules their sum.",
+        has_bar=True,
+        is_sum=True,
+    ),
+}
+_OWN_NAMES = tuple(column.name for column in _OWN.values())
+_SUMMED = [*(name for name, dtype in SCHEMA.items() if dtype == pl.Int64), *_OWN_NAMES]
 
 
 class _Entry(NamedTuple):
@@ -71,8 +91,9 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
         "is_extra": pl.Boolean,
         "full_path": pl.String,
         **SCHEMA,
+        **dict.fromkeys(_OWN_NAMES, pl.Int64),
     }
-    shown = _with_closed(_shown(table.frame.to_dicts()), _BOTH[int(trace.has_device)])
+    shown = _with_closed(_shown(_with_own(table.frame).to_dicts()), _BOTH[int(trace.has_device)])
     frame = pl.DataFrame(shown, schema=schema).with_columns(
         pl.sum_horizontal(part.column for part in column.parts).alias(column.name) for column in _BOTH
     )
@@ -85,6 +106,13 @@ def modules_view(trace: Trace, part: TimeRange) -> Table:
     frame = frame.select("id", "above", "is_closed", "is_extra", "full_path", is_rest, *names)
     outline = Outline(id="id", parent="above", open_levels=MOST_LEVELS, closed="is_closed", extra="is_extra")
     return Table(frame=frame, columns=columns, outline=outline, rest="is_rest")
+
+
+def _with_own(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the modules with the times of both passes without those inside; none of what is in no module."""
+    is_module = pl.col("path") != OUTSIDE
+    owns = [own_times(frame, *(part.column for part in bar.parts)).alias(_OWN[bar.name].name) for bar in _BOTH]
+    return frame.with_columns(owns).with_columns(pl.when(is_module).then(pl.col(*_OWN_NAMES)))
 
 
 def _with_closed(shown: list[Row], heat: Column) -> list[Row]:
@@ -131,8 +159,13 @@ def _with_both_passes(columns: list[Column], frame: pl.DataFrame) -> tuple[Colum
         halves = [of_name.pop(part.column) for part in bar.parts if part.column in of_name]
         if halves:
             has_both = all(frame[half.name].sum() > 0 for half in halves)
-            shown += [bar, *(replace(half, has_bar=False) for half in halves if has_both)]
-    rest = [column for column in columns if column.name in of_name]
+            shown += [bar, _OWN[bar.name], *(replace(half, has_bar=False) for half in halves if has_both)]
+    # The self times of both passes say more.
+    rest = [
+        replace(column, is_minor=True) if column.name == "self_cpu_ns" else column
+        for column in columns
+        if column.name in of_name
+    ]
     return (*rest[:first], *shown, *rest[first:])
 
 

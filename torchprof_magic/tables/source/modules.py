@@ -227,6 +227,14 @@ def outermost_modules(trace: Trace) -> pl.DataFrame:
     return sites.select(columns)[_in_order(parent, is_outermost)].cast(pl.String)
 
 
+def own_times(frame: pl.DataFrame, forward: str, backward: str) -> pl.Series:
+    """Return what both passes of each module take without the modules inside it, in ns."""
+    times = frame.select("path", "parent", whole_ns=pl.sum_horizontal(forward, backward))
+    inside = times.group_by("parent").agg(pl.col("whole_ns").sum().alias("inside_ns"))
+    joined = times.join(inside, left_on="path", right_on="parent", how="left", maintain_order="left")
+    return joined.select((pl.col("whole_ns") - pl.col("inside_ns").fill_null(0)).clip(0)).to_series()
+
+
 def _columns(trace: Trace) -> tuple[Column, ...]:
     device = {"device_ns", "self_device_ns", "backward_device_ns", "wait_ns"}
     known = trace.sites["parameters"].is_not_null().any()

@@ -173,8 +173,9 @@ export function Legend({ entries }: { readonly entries: readonly LegendEntry[] }
 
 /** What the colors of some phases are, in the order of all pictures. */
 export function phaseEntries(seen: ReadonlySet<string>, theme: Theme): readonly LegendEntry[] {
-  return phases
-    .filter(({ name }) => seen.has(name))
+  const shown = phases.filter(({ name }) => seen.has(name));
+  return shown
+    .filter(({ title }, at) => shown.findIndex((other) => other.title === title) === at)
     .map(({ name, title }) => ({ title, phase: name, color: phaseColor(name, theme) }));
 }
 

@@ -20,26 +20,28 @@ const LINES = 3;
 export function ChangeHead({ report }: { readonly report: ReportContext }) {
   const { change } = report.source.header;
   if (change === null) return null;
+  const warnings = change.warnings.map((warning) => (
+    <p key={warning} class="tp-doubt">
+      <span class="tp-warning" aria-hidden="true">
+        ▲
+      </span>{" "}
+      {warning}
+    </p>
+  ));
   return (
     <section class="tp-change" aria-label="Change">
       <div class="tp-change-words">
         <h2 class={`tp-${change.kind}-text`}>
           {SIGNS[change.kind]} {change.title}
+          {change.numbers !== "" && `: ${unbroken(change.numbers)}`}
         </h2>
         {change.answer !== "" && <p class="tp-answer">{unbroken(change.answer)}</p>}
-        <p class="tp-change-numbers">{unbroken(change.numbers)}</p>
+        {warnings.slice(0, 1)}
         <details open={report.look.value.isPrinted}>
           <summary>How sure is that?</summary>
           <p>{unbroken(change.evidence)}</p>
+          {warnings.slice(1)}
         </details>
-        {change.warnings.map((warning) => (
-          <p key={warning} class="tp-doubt">
-            <span class="tp-warning" aria-hidden="true">
-              ▲
-            </span>{" "}
-            {warning}
-          </p>
-        ))}
       </div>
       <div class="tp-change-steps">
         <Dots change={change} />

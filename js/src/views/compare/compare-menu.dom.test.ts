@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { find, hostOf, type Mounted, press, settle } from "../../../test/report";
+import { find, hostOf, type Mounted, openTab, press, settle } from "../../../test/report";
 import { show } from "../../../test/shown";
 import type { ChangeHeader } from "../../wire/header";
 
@@ -167,8 +167,12 @@ describe("the head of a comparison", () => {
 
   it("has one color for its title, the steps after and the line of the header", async () => {
     const { root } = await show(comparedHost(1, { change_line: "▼ 20 % faster, sure" }));
-    for (const part of [".tp-change h2", ".tp-dots-after", ".tp-change-line"]) {
+    for (const part of [".tp-change h2", ".tp-dots-after"]) {
       expect(find(root, part).getAttribute("class")).toContain("tp-faster-text");
     }
+    // The tab says it in its first line; all others in that of the header.
+    expect(root.querySelector(".tp-change-line")).toBeNull();
+    await openTab(root, "overview");
+    expect(find(root, ".tp-change-line").getAttribute("class")).toContain("tp-faster-text");
   });
 });

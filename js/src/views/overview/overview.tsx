@@ -68,13 +68,13 @@ export function FactsView({ report, view }: FactsProps) {
         phases={phases.map((section) => sectionOf(report, section))}
       >
         {code === null ? all : <FirstCards report={report} cards={first} />}
+        {cards.length === 0 && <NoCards report={report} />}
       </Verdict>
       {code !== null && <CodeSection {...code} first={first} />}
       {strips.map((section) => sectionOf(report, section))}
       <div class="tp-columns">
         {main.map((section) => sectionOf(report, section))}
         {code !== null && all}
-        {cards.length === 0 && <NoCards report={report} />}
       </div>
       {top.length > 1 && (
         <div class="tp-top-lists">

@@ -3,9 +3,10 @@ import { expect, it } from "vitest";
 import type { BlockGroup } from "../../layout/alive";
 import type { ReportContext } from "../common/context";
 import { Holders } from "./blocks";
-import type { Blocks, Rise } from "./use-blocks";
+import type { Blocks } from "./use-blocks";
 
 const MIB = 2 ** 20;
+const PEAK_MARK = { kind: "peak", lane: "cuda:0", time_ns: 5, label: "peak 400 MiB" } as const;
 
 function group(title: string, mib: number): BlockGroup {
   const none = { category: "activation", place: "", op: "", count: 1, first: 0, last: 0 };
@@ -13,40 +14,45 @@ function group(title: string, mib: number): BlockGroup {
 }
 
 /** What is said of a curve from 100 MiB over 400 MiB, with the named groups new at its end. */
-function textOf(end: number, grown: readonly BlockGroup[], fall: Rise["fall"] = 0.5): string {
+function textOf(end: number, grown: readonly BlockGroup[], state: Blocks["state"] = "ready") {
   const blocks: Blocks = {
-    state: "ready",
+    state,
     message: "",
     listed: "peak",
     time: 5,
     total: 400 * MIB,
-    groups: [group("x", 400)],
+    groups: [group("x", 250), group("y", 100), group("z", 50)],
     leaks: [],
     trend: [],
-    rise: { start: 100 * MIB, most: 400 * MIB, end: end * MIB, fall },
+    rise: { start: 100 * MIB, most: 400 * MIB, end: end * MIB },
     grown,
   };
   const report = { look: { value: { theme: "light" } } } as ReportContext;
   const root = document.createElement("div");
-  render(h(Holders, { report, lane: "cuda:0", blocks }), root);
-  return (root.textContent ?? "").replaceAll("\u00a0", " ").replace(/^.*?\)?\. ?It/, "It");
+  render(h(Holders, { report, lane: "cuda:0", marks: [PEAK_MARK], blocks }), root);
+  return (root.textContent ?? "").replaceAll("\u00a0", " ");
 }
 
-it("calls most of what is new only what is more than half of it", () => {
-  const half = [group("a", 60), group("b", 60), group("c", 80)];
+const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
+
+it("names the two that hold most of the peak, and says where nothing grows", () => {
+  expect(textOf(90, [])).toBe(`${PEAK}It does not grow.`);
+});
+
+it("names what grows only where that is more than half of what is new", () => {
   expect(textOf(300, [group("a", 120), group("b", 80)])).toBe(
-    "It grows by 200 MiB; most of what is new is a (120.0 MiB).",
+    `${PEAK}It grows by 200 MiB, mostly a.`,
   );
-  expect(textOf(300, half)).toContain("; the largest of what is new is a (60.0 MiB).");
+  expect(textOf(300, [group("a", 100), group("b", 100)])).toBe(`${PEAK}It grows by 200 MiB.`);
 });
 
-it("tells growth apart from what takes the place of something else", () => {
-  expect(textOf(150, [group("a", 140)])).toBe(
-    "It grows by 50 MiB: 140.0 MiB is new at the end, 90.0 MiB from the start is gone; most of what is new is a (140.0 MiB).",
-  );
+it("names nothing as what grows where it takes the place of something else", () => {
+  // 140 MiB are new, and 90 MiB from the start are gone.
+  expect(textOf(150, [group("a", 140)])).toBe(`${PEAK}It grows by 50 MiB.`);
 });
 
-it("says of a fall that the curve has no room for that it is there", () => {
-  expect(textOf(90, [])).toBe("It rises by 300 MiB and ends with 10 MiB less than it began.");
-  expect(textOf(90, [], 0.001)).toContain("rises by 300 MiB, falls at the very end, and ends");
+it("says first that holders are not known, and what brings them", () => {
+  expect(textOf(90, [], "none")).toMatch(
+    /^At its peak 400 MiB who holds the memory of cuda:0 is not known: .* --memory to have them\.$/,
+  );
 });

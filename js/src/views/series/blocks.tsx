@@ -11,10 +11,10 @@ import {
 } from "../../base/format";
 import { CODE_CHAR_PX, shortenAll, shortenName } from "../../base/names";
 import { categoryColor, type Theme } from "../../base/palette";
-import { type BlockGroup, categoryTitle, shortOp } from "../../layout/alive";
+import { type BlockGroup, categoryTitle } from "../../layout/alive";
 import { type Tile, tilesOf } from "../../layout/treemap";
 import { select } from "../../state/store";
-import type { SeriesHeader } from "../../wire/header";
+import type { MarkHeader, SeriesHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import { groupingsOf, type ReportContext } from "../common/context";
 import { Segmented } from "../common/parts";
@@ -51,49 +51,67 @@ interface BlocksProps {
 }
 
 // Who holds most, in the sentence above the curve.
-const MOST_HOLDERS = 3;
+const MOST_HOLDERS = 2;
 const HOLDER_CHARS = 40;
-// A fall in a smaller part of the recording is not seen in the curve.
-const LEAST_SEEN = 0.005;
-// What is gone of what was there is told from this part of the growth on.
+// What is new is more than the growth where something from the start is gone: from this part of it on that is told.
 const LEAST_FREED = 0.05;
 
-/** Who holds most of what is in use at the listed moment, and how that changes over the recording, as a sentence. */
+/** Who holds most of what is in use at the listed moment, and by how much it grows, as a sentence. */
 export function Holders({
   report,
   lane,
+  marks,
   blocks: { state, listed, total, groups, rise, grown },
 }: {
   readonly report: ReportContext;
   readonly lane: string;
+  readonly marks: readonly MarkHeader[];
   readonly blocks: Blocks;
 }) {
+  if (state === "none") {
+    return (
+      <p class="tp-answer">
+        At its{" "}
+        <strong>{unbroken(marks.find(({ kind }) => kind === "peak")?.label ?? "peak")}</strong> who
+        holds the memory of {lane} is not known: the trace has no addresses of allocations. Record
+        with %%torchprof --memory to have them.
+      </p>
+    );
+  }
   if (state !== "ready" || listed === "grown" || groups.length === 0) return null;
   const holders = groups.slice(0, MOST_HOLDERS);
   // As in the list.
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
-  const sizeText = (bytes: number) => unbroken(`${format(bytes)} ${suffix}`);
+  const more = rise === null ? 0 : rise.end - rise.start;
+  const [largest] = grown;
+  const made = grown.reduce((sum, { bytes }) => sum + bytes, 0);
+  const isMost = (largest?.bytes ?? 0) > made / 2 && made <= (1 + LEAST_FREED) * more;
   return (
     <p class="tp-answer" data-tp-holders={total}>
       {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
       <strong>{formatBytes(total)}</strong>:{" "}
       {holders.map(({ category, title, bytes, place, op }, at) => (
-        <span key={at} title={[title, place].join("\n")}>
-          {at > 0 && ", "}
-          <strong>{sizeText(bytes)}</strong> <Dot category={category} report={report} />
+        <span key={at} title={[categoryTitle(category), title, place].join("\n")}>
+          {at > 0 && ", then "}
+          <strong>{unbroken(`${format(bytes)} ${suffix}`)}</strong>{" "}
+          <Dot category={category} report={report} />
           <Holder title={title} op={op} />
-          {op !== "" && category !== "unknown" && ` (${madeBy(category, title, op)})`}
         </span>
       ))}
-      .{rise !== null && <Change {...{ rise, grown, sizeText }} />}
+      . {rise !== null && more <= 0 && "It does not grow."}
+      {more > 0 && (
+        <>
+          It grows by {unbroken(formatBytes(more))}
+          {largest !== undefined && isMost && (
+            <>
+              , mostly <Holder {...largest} />
+            </>
+          )}
+          .
+        </>
+      )}
     </p>
   );
-}
-
-/** "activation of relu": what it is used for, and the op that made it where the title does not say so. */
-function madeBy(category: string, title: string, op: string): string {
-  const short = shortOp(op);
-  return title.includes(short) ? categoryTitle(category) : `${categoryTitle(category)} of ${short}`;
 }
 
 function Dot({ category, report }: { readonly category: string; readonly report: ReportContext }) {
@@ -108,52 +126,6 @@ function Holder({ title, op }: Pick<BlockGroup, "title" | "op">) {
     <bdi class="tp-code">
       {shortenName(title.replace(/^(?:[\w*]+\.)+(?=\w)/, ""), HOLDER_CHARS)}
     </bdi>
-  );
-}
-
-interface ChangeProps {
-  readonly rise: Rise;
-  readonly grown: readonly BlockGroup[];
-  readonly sizeText: (bytes: number) => string;
-}
-
-/** By how much it grows, and what of that is the largest; where nothing of it stays, by how much it rises. */
-function Change({ rise: { start, most, end, fall }, grown, sizeText }: ChangeProps) {
-  const more = end - start;
-  if (more <= 0) {
-    const less =
-      more === 0 ? "as it began" : `with ${unbroken(formatBytes(-more))} less than it began`;
-    return (
-      <>
-        {" "}
-        It
-        {most > start && (
-          <>
-            {" "}
-            rises by {unbroken(formatBytes(most - start))}
-            {fall < LEAST_SEEN && ", falls at the very end,"} and
-          </>
-        )}{" "}
-        ends {less}.
-      </>
-    );
-  }
-  const [largest] = grown;
-  const made = grown.reduce((sum, { bytes }) => sum + bytes, 0);
-  return (
-    <>
-      {" "}
-      It grows by <strong>{unbroken(formatBytes(more))}</strong>
-      {largest !== undefined && (
-        <>
-          {made - more > LEAST_FREED * more &&
-            `: ${sizeText(made)} is new at the end, ${sizeText(made - more)} from the start is gone`}
-          ; {largest.bytes > made / 2 ? "most" : "the largest"} of what is new is{" "}
-          <Holder {...largest} /> ({sizeText(largest.bytes)})
-        </>
-      )}
-      .
-    </>
   );
 }
 
@@ -317,14 +289,6 @@ function agesOf({ first, last }: BlockGroup, time: number): string {
 
 /** What grows, and what the memory consists of as areas, below the curve. */
 export function BlockMap({ report, view, blocks }: BlocksProps) {
-  if (blocks.state === "none") {
-    return (
-      <p class="tp-no-blocks">
-        Who holds the memory is not known: the trace has no addresses of allocations. Record with
-        %%torchprof --memory to have them.
-      </p>
-    );
-  }
   if (blocks.state !== "ready") return null;
   return (
     <>

@@ -58,7 +58,7 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
         {series.stacked.length > 1 && <BandChoice isDivided={state.isDivided} />}
         {blocks.state !== "ready" && <span class="tp-tools-note">{note}</span>}
       </Tools>
-      <Holders report={report} lane={lane} blocks={blocks} />
+      <Holders {...{ report, lane, marks, blocks }} />
       <div class="tp-series-body">
         <div class="tp-series-main">
           <div

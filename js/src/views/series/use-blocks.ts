@@ -46,8 +46,6 @@ export interface Rise {
   readonly start: number;
   readonly most: number;
   readonly end: number;
-  /** The part of the recording after it was last above the middle of both; 0–1. */
-  readonly fall: number;
 }
 
 const NO_LEAKS: readonly Leak[] = [];
@@ -92,7 +90,7 @@ export function useBlocks(
     [leaks, series, marks],
   );
   const sum = groups.reduce((all, { bytes }) => all + bytes, 0);
-  const rise = levels.length === 0 ? null : riseOf(levels, series.time_ns);
+  const rise = levels.length === 0 ? null : riseOf(levels);
   const grows = rise !== null && rise.end > rise.start;
   const grown = useMemo(
     () => (grows && frame !== null ? grownSince(frame, lane, start) : []),
@@ -102,16 +100,10 @@ export function useBlocks(
   return { state: kind, message, ...whole, leaks, trend, rise, grown };
 }
 
-function riseOf(levels: ArrayLike<number | null>, times: ArrayLike<number>): Rise {
+function riseOf(levels: ArrayLike<number | null>): Rise {
   let most = 0;
   for (let at = 0; at < levels.length; at += 1) most = Math.max(most, levels[at] ?? 0);
-  const start = levels[0] ?? 0;
-  const last = levels.length - 1;
-  let at = last;
-  while (at > 0 && (levels[at] ?? 0) < (start + most) / 2) at -= 1;
-  const whole = (times[last] ?? 0) - (times[0] ?? 0);
-  const fall = whole > 0 ? ((times[last] ?? 0) - (times[at] ?? 0)) / whole : 0;
-  return { start, most, end: levels[last] ?? 0, fall };
+  return { start: levels[0] ?? 0, most, end: levels[levels.length - 1] ?? 0 };
 }
 
 /** A view of the report by name, which is embedded or asked for. */

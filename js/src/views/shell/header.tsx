@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { ALL_RANKS } from "../../state/python-sync";
 import { Button } from "../common/button";
-import type { ReportContext } from "../common/context";
+import { type ReportContext, shownView } from "../common/context";
 import { CompareMenu } from "../compare/compare-menu";
 import { ExportMenu } from "./export-menu";
 
@@ -26,7 +26,8 @@ export function Header({ report }: { readonly report: ReportContext }) {
         {subtitle.replace(/(?<= recorded),.*/s, "")}
         {code !== "" && <code>{code}</code>}
       </span>
-      {changeLine !== "" && (
+      {/* The tab Compare begins with it. */}
+      {changeLine !== "" && shownView(report)?.tab !== "compare" && (
         <span
           class={`tp-change-line ${CHANGES[changeLine.slice(0, 1)] ?? ""}`}
           title={`${since}: ${changeLine}`}

@@ -26,7 +26,7 @@ import { Button } from "../common/button";
 import type { ReportContext } from "../common/context";
 import { Legend, PhaseDot, phaseEntries, Segmented } from "../common/parts";
 import { stepsOf } from "../verdict/steps";
-import { type LongWait, longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
+import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
 import type { Device, TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
 import {
@@ -59,7 +59,6 @@ const NAME_CHARS = 60;
 // Of code on one line of the panel.
 const SIDE_CHARS = 32;
 const MOST_ROWS = 12;
-const MOST_PHASES = 6;
 
 interface PanelProps {
   readonly report: ReportContext;
@@ -421,19 +420,25 @@ function HostLine({ report, moves, range }: HostProps) {
   const waits = hostWaits(moves.model, span);
   const waited = waits.reduce((sum, { ns }) => sum + ns, 0);
   const unseen = idleOf(report, span) - waited;
-  const parts = sums
-    .map(({ phase, ns }) =>
-      isWaiting(phase) && waited > 0
-        ? { what: `waiting${waitedFor(moves.model, waits)}`, ns: waited }
-        : { what: phaseTitle(phase), ns },
-    )
-    .slice(0, MOST_PHASES);
+  const main = sums.find(({ phase }) => !isWaiting(phase));
   return (
-    <p class="tp-answer tp-wait-line" data-tp-host={Math.round(whole)}>
-      The host takes {!isExact && "about "}
-      <strong>{unbroken(formatNs(whole))}</strong>{" "}
-      {range === null ? partTitle(moves.models.overview, moves.span) : "in this range"}:{" "}
-      <Parts parts={parts} />
+    <p
+      class="tp-answer tp-wait-line"
+      data-tp-host={Math.round(whole)}
+      title={sums.map(({ phase, ns }) => `${formatNs(ns)} ${phaseTitle(phase)}`).join("\n")}
+    >
+      The host {waited > 0 ? "waits " : "does not wait "}
+      {!isExact && "about "}
+      {waited > 0 && <strong>{ofWhole(waited, whole)}</strong>}{" "}
+      {range === null ? partTitle(moves.models.overview, moves.span) : "in this range"}
+      {waitedFor(moves.model, waits)}
+      {main !== undefined && (
+        <>
+          ; {waited > 0 ? "of the rest most" : "most"} is {phaseTitle(main.phase)},{" "}
+          {unbroken(formatNs(main.ns))}
+        </>
+      )}
+      .
       {unseen > LEAST_UNSEEN * (waited + unseen) && (
         <span data-tp-unseen>
           {` Another ${unbroken(formatNs(unseen))} of waiting is not drawn, and is Python here: nobody saw when it was.`}
@@ -485,37 +490,6 @@ function LongestHostWaits({ moves, range, onShow }: WaitsProps) {
   );
 }
 
-interface PartsProps {
-  readonly parts: readonly {
-    readonly what: string;
-    readonly ns: number;
-  }[];
-}
-
-// Parts with less of the whole are added up.
-const LEAST_PART = 0.01;
-
-/** What a time consists of, in words: "145 ms launching ops, 25.6 ms Python between ops and 27.3 µs more". */
-function Parts({ parts }: PartsProps) {
-  const sum = (some: PartsProps["parts"]) => some.reduce((all, { ns }) => all + ns, 0);
-  const least = LEAST_PART * sum(parts);
-  const small = parts.filter(({ ns }) => ns < least);
-  const list = small.map(({ what, ns }) => `${formatNs(ns)} ${what}`).join("\n");
-  return (
-    <>
-      {parts
-        .filter(({ ns }) => ns >= least)
-        .map(({ what, ns }, at) => (
-          <span key={what} data-tp-part={what}>
-            {at > 0 && ", "}
-            <strong>{unbroken(formatNs(ns))}</strong> {what}
-          </span>
-        ))}
-      {small.length > 0 && <span title={list}> and {unbroken(formatNs(sum(small)))} more</span>}.
-    </>
-  );
-}
-
 function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
   const [first] = devices;
   if (first === undefined) return null;
@@ -555,8 +529,6 @@ export function WaitLine({ report, moves, range }: HostProps) {
   // above says of how much time it is.
   const isPart = !isAll(overview, span);
   const busy = busyNs(moves.model, device, span, asked);
-  const drawn = moves.model.devices.find(({ lane }) => lane === device.lane) ?? device;
-  const [longest, ...shorter] = longestWaits(drawn, moves.model, span.start, span.end, MOST_WAITS);
   const title = [`${formatNs(whole)}${inGaps(causes)}`, ...causes.map(causeText)].join("\n");
   return (
     <p
@@ -570,13 +542,10 @@ export function WaitLine({ report, moves, range }: HostProps) {
       <strong>{isPart ? ofWhole(whole, whole + busy) : unbroken(formatNs(whole))}</strong> {where}
       {main !== undefined && (
         <span data-tp-part={main.cause}>
-          : <strong>{unbroken(formatNs(main.ns))}</strong> {main.cause}
+          , {unbroken(formatNs(main.ns))} of it for <strong>{main.cause}</strong>
         </span>
       )}
       .
-      {longest !== undefined && shorter.length > 0 && (
-        <Longest model={moves.model} wait={longest} />
-      )}
     </p>
   );
 }
@@ -590,27 +559,4 @@ function ofWhole(part: number, whole: number): string {
   const [own, all] = [formatNs(part), formatNs(whole)];
   const [size, unit] = own.split(" ");
   return unbroken(`${all.endsWith(` ${unit}`) ? size : own} of ${all}`);
-}
-
-/** The first of the list beside the lanes. */
-function Longest({ model, wait }: { readonly model: TimelineModel; readonly wait: LongWait }) {
-  const { long, what, name } = waitWords(model, wait);
-  return (
-    <span data-tp-longest-wait>
-      {" "}
-      Longest wait <strong>{unbroken(long)}</strong>,{" "}
-      {name === "" ? what : <WaitName name={name} />}.
-    </span>
-  );
-}
-
-function WaitName({ name }: { readonly name: string }) {
-  return (
-    <>
-      in{" "}
-      <bdi class="tp-code" title={name}>
-        {shortenName(displayName(name), SIDE_CHARS)}
-      </bdi>
-    </>
-  );
 }

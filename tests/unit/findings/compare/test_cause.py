@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from torchprof_magic.findings.compare.cause import cause_of
+from torchprof_magic.findings.compare.cause import cause_of, new_or_gone, only_of_one
 from torchprof_magic.model.shapes import Column, Table
 
 MS = 1_000_000
@@ -29,7 +29,29 @@ def test_a_line_that_explains_as_much_as_any_op_is_named_first_with_its_text() -
     # The op makes 4 of 4 ms, and the line 3, which is less than four fifths of that.
     assert cause == ("Ops", "Mostly op aten::mm: 5 ms → 9 ms per step.")
     cause = cause_of({"Ops": replace(ops, frame=ops.frame.with_columns(delta_ns=3 * MS)), "Lines": lines}, 4 * MS)
-    assert cause == ("Lines", "Mostly line 9, time.sleep(0.003), which is new: 0 → 3 ms per step.")
+    assert cause == ("Lines", "Mostly line 9, time.sleep(0.003), which is new: 3 ms per step.")
+
+
+def test_of_what_both_runs_do_nothing_is_a_cause_among_what_only_one_does() -> None:
+    ops = only_of_one(table([1], [5], name=["aten::mm"]))
+    lines = only_of_one(table([5], [0], "gone", line=[9], source=["sleep()"], file=["In [0]"]))
+    waits = only_of_one(replace(ops, frame=table([1], [5], name=["sleep"]).frame.drop("status")))
+    assert cause_of({"Ops": ops, "Waits": waits}, 4 * MS) is None
+    assert cause_of({"Ops": ops, "Lines": lines}, -6 * MS) == (
+        "Lines",
+        "Mostly line 9, sleep(), which is gone: 5 ms per step.",
+    )
+
+
+def test_what_is_new_or_gone_is_told_where_the_change_of_the_steps_may_be_chance() -> None:
+    lines = table([0], [3], "new", line=[9], source=["    sleep(3)"], file=["In [0]"])
+    ops = table([5, 1], [0, 0], "gone", name=["aten::mm", "aten::add"])
+    tables = {"Ops": ops, "Lines": lines}
+    assert new_or_gone(tables, 60 * MS) == ("Lines", "New: line 9, sleep(3), 3 ms per step.")
+    # The line is less than a twentieth of 80 ms, and the op is more.
+    assert new_or_gone(tables, 80 * MS) == ("Ops", "Gone: op aten::mm, 5 ms per step.")
+    assert new_or_gone(tables, 101 * MS) is None
+    assert new_or_gone({"Ops": table([9], [1], name=["aten::mm"])}, 10 * MS) is None
 
 
 def test_a_row_that_went_the_other_way_or_makes_less_than_half_is_no_cause() -> None:

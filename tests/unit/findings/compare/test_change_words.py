@@ -84,6 +84,8 @@ def test_the_largest_change_is_a_sentence() -> None:
     rows = {"name": ["aten::mm", "aten::add"], "before_ns": [2_000, 500], "after_ns": [5_000, 400]}
     frame = pl.DataFrame(rows).with_columns(delta_ns=pl.col("after_ns") - pl.col("before_ns"))
     changes = Table(frame=frame, columns=OPS, sort_by="delta_ns")
-    assert largest_change(changes) == "Largest change: aten::mm, 2 µs → 5 µs per step on the host."
-    assert largest_change(replace(changes, frame=frame.clear())) == ""
-    assert largest_change(replace(changes, frame=frame.with_columns(delta_ns=0))) == ""
+    assert largest_change(changes, 1.2) == "Largest change: aten::mm, 2 µs → 5 µs per step on the host."
+    # What became slower explains no step that became faster.
+    assert largest_change(changes, 0.8) == "Largest change: aten::add, 500 ns → 400 ns per step on the host."
+    assert largest_change(replace(changes, frame=frame.clear()), 1.2) == ""
+    assert largest_change(replace(changes, frame=frame.with_columns(delta_ns=0)), 1.2) == ""

@@ -37,7 +37,7 @@ STEP = annotation("ProfilerStep#0", 0, 100)
         (
             [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 85, correlation=1)],
             "Device-bound",
-            "85 µs of 100 µs per step (85 %); aten::mm takes most, 85 µs; what limits the kernels is not known: the",
+            "85 µs of 100 µs per step (85 %); aten::mm takes most, 85 µs. What limits the kernels is not known: the",
         ),
     ],
 )
@@ -107,7 +107,7 @@ def device_work(busy_us: float) -> list[Event]:
         (
             95,
             "Device-bound",
-            "95 µs of 100 µs from the first op to the last work (95 %); aten::mm takes most, 94 µs; what limits",
+            "95 µs of 100 µs from the first op to the last work (95 %); aten::mm takes most, 94 µs. What limits",
         ),
     ],
 )
@@ -155,7 +155,7 @@ def test_the_verdict_names_a_kernel_if_most_device_work_belongs_to_no_op() -> No
     graph = launch(8, 1, correlation=2), kernel("fused", 20, 30, correlation=2), kernel("fused", 50, 5, correlation=2)
     verdict = find_verdict(make_trace(*small, *graph))
     assert verdict.kind == "compute"
-    assert "fused takes most, 35 µs, then gemm 10 µs;" in str(verdict)
+    assert "fused takes most, 35 µs. Next is gemm, 10 µs." in str(verdict)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_shares_of_the_work_are_those_of_the_tables_also_for_work_before_the_fir
     late = [kernel("work", 320, 100, correlation=1), kernel("copy", 420, 80, correlation=2)]
     trace = make_trace(*early, span("aten::mm", 300, 20), *late)
     # Of 380 us in all, 180 are in the window that begins with the op.
-    assert "work takes most, 200 µs, then pre 100 µs, then copy 80 µs;" in str(find_verdict(trace))
+    assert "work takes most, 200 µs. Next is pre, 100 µs, then copy, 80 µs." in str(find_verdict(trace))
     shares = {row["name"]: row["sum_ratio"] for row in Report(trace).kernels.to_dicts()}
     assert shares == pytest.approx({"work": 200 / 380, "pre": 100 / 380, "copy": 80 / 380})
 
@@ -506,14 +506,14 @@ def test_shares_of_the_work_are_those_of_the_tables_also_where_it_ends_after_the
     trace = make_trace(STEP, *events)
     # The last 20 us of `times` run after the step, and Ops, Kernels and Flame count them: 60 and 40 of 100 us.
     said = str(find_verdict(trace))
-    assert "aten::mm takes most, 60 µs, then aten::mul 40 µs;" in said
+    assert "aten::mm takes most, 60 µs. Next is aten::mul, 40 µs." in said
     assert "By kernel, gemm takes most, 60 µs, then times 40 µs." in said
     assert kernels_table(trace).frame["sum_ratio"].to_list() == pytest.approx([0.6, 0.4])
 
 
 def test_shares_of_cpu_ops_are_those_of_the_table() -> None:
     trace = make_trace(STEP, annotation("load", 0, 20), span("aten::mm", 20, 60), span("aten::mul", 80, 20))
-    assert "aten::mm takes most, 60 µs, then aten::mul 20 µs." in str(find_verdict(trace))
+    assert "aten::mm takes most, 60 µs. Next is aten::mul, 20 µs." in str(find_verdict(trace))
     assert ops_table(trace).frame.filter(pl.col("name") == "aten::mm")["self_cpu_ratio"].to_list() == pytest.approx(
         [0.6]
     )
