@@ -3,7 +3,19 @@
  * `torchprof_magic/render/header.py`: change those.
  */
 
-import { type Checked, flag, listOf, mapOf, number, oneOf, orNull, record, scalar, text, tupleOf } from "./check";
+import {
+  type Checked,
+  flag,
+  listOf,
+  mapOf,
+  number,
+  oneOf,
+  orNull,
+  record,
+  scalar,
+  text,
+  tupleOf,
+} from "./check";
 
 /**
  * What every view has.
@@ -12,7 +24,15 @@ import { type Checked, flag, listOf, mapOf, number, oneOf, orNull, record, scala
  * is no data. `place` is in a tab, as a grouping of a tab, in the strip of the steps, or in "About
  * this run". `tab` is the tab that a grouping belongs to, and `group` what it is called there.
  */
-const tabHeader = { name: text, title: text, count: orNull(number), empty: orNull(text), place: oneOf("about", "group", "strip", "tab"), tab: text, group: text };
+const tabHeader = {
+  name: text,
+  title: text,
+  count: orNull(number),
+  empty: orNull(text),
+  place: oneOf("about", "group", "strip", "tab"),
+  tab: text,
+  group: text,
+};
 
 /**
  * A view with columns: its first byte in the container, -1 when it must be pulled, and how many
@@ -35,7 +55,14 @@ export type CodeHeader = Checked<typeof codeHeader>;
  * `text` is the sentence that says so, and `more` what follows it. `is_once` is set if that is
  * done only once.
  */
-export const verdictHeader = record({ title: text, text: listOf(spanHeader), more: listOf(spanHeader), code: orNull(codeHeader), doubts: listOf(text), is_once: flag });
+export const verdictHeader = record({
+  title: text,
+  text: listOf(spanHeader),
+  more: listOf(spanHeader),
+  code: orNull(codeHeader),
+  doubts: listOf(text),
+  is_once: flag,
+});
 export type VerdictHeader = Checked<typeof verdictHeader>;
 
 /** One part of a bar: its column, and the phase that gives its hue; empty for that of the row. */
@@ -52,7 +79,19 @@ export type BarPart = Checked<typeof barPart>;
  * middle line to either side. A bar with `parts` is the sum of other columns, each in the hue of a
  * phase.
  */
-export const column = record({ name: text, title: text, unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"), definition: text, is_minor: flag, has_bar: flag, is_verbatim: flag, is_sum: flag, share: number, is_change: flag, parts: listOf(barPart) });
+export const column = record({
+  name: text,
+  title: text,
+  unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+  definition: text,
+  is_minor: flag,
+  has_bar: flag,
+  is_verbatim: flag,
+  is_sum: flag,
+  share: number,
+  is_change: flag,
+  parts: listOf(barPart),
+});
 export type Column = Checked<typeof column>;
 
 /**
@@ -63,7 +102,16 @@ export type Column = Checked<typeof column>;
  * not count, and is empty for those that do. `line` is drawn below the parts on the same scale.
  * `lost` is how many launches of a bar have no work in the file; a bar with some is marked.
  */
-export const bars = record({ number: text, start: text, total: text, complete: text, left_out: text, parts: mapOf(text), line: orNull(text), lost: orNull(text) });
+export const bars = record({
+  number: text,
+  start: text,
+  total: text,
+  complete: text,
+  left_out: text,
+  parts: mapOf(text),
+  line: orNull(text),
+  lost: orNull(text),
+});
 export type Bars = Checked<typeof bars>;
 
 /**
@@ -81,7 +129,14 @@ export type Roof = Checked<typeof roof>;
  * left edge, as high below the roof of the memory as the bytes per second in `x_of_none` are.
  * `size` is the area of a point, and `phase` its hue.
  */
-export const points = record({ x: text, y: text, x_of_none: text, size: text, phase: text, roofs: listOf(roof) });
+export const points = record({
+  x: text,
+  y: text,
+  x_of_none: text,
+  size: text,
+  phase: text,
+  roofs: listOf(roof),
+});
 export type Points = Checked<typeof points>;
 
 /**
@@ -94,7 +149,14 @@ export type Points = Checked<typeof points>;
  * true in the column `extra` stand for others or for a rest, and all rows but these count; without
  * that column, those in no other row do.
  */
-export const outline = record({ id: text, parent: text, open_levels: number, closed: orNull(text), aside: orNull(text), extra: orNull(text) });
+export const outline = record({
+  id: text,
+  parent: text,
+  open_levels: number,
+  closed: orNull(text),
+  aside: orNull(text),
+  extra: orNull(text),
+});
 export type Outline = Checked<typeof outline>;
 
 /**
@@ -124,7 +186,24 @@ export type LineChange = Checked<typeof lineChange>;
  * this machine, with what was recorded. `changes` are lines to write instead, and `is_whole` is
  * set if they are all of `fix`.
  */
-export const card = record({ rule: text, title: text, fix: text, place: text, evidence: text, saving_ns: orNull(number), saving_bytes: orNull(number), certainty: text, level: number, view: text, spot: text, at: text, per: text, can_try: flag, changes: listOf(lineChange), is_whole: flag });
+export const card = record({
+  rule: text,
+  title: text,
+  fix: text,
+  place: text,
+  evidence: text,
+  saving_ns: orNull(number),
+  saving_bytes: orNull(number),
+  certainty: text,
+  level: number,
+  view: text,
+  spot: text,
+  at: text,
+  per: text,
+  can_try: flag,
+  changes: listOf(lineChange),
+  is_whole: flag,
+});
 export type Card = Checked<typeof card>;
 
 /**
@@ -134,7 +213,15 @@ export type Card = Checked<typeof card>;
  * rank that the verdict names. `beside` are the columns shown as numbers. `waits` is the view with
  * what each rank waits in each collective, empty for none. `cards` say what to change.
  */
-export const rankBars = record({ number: text, total: text, late: text, parts: listOf(rankPart), beside: listOf(text), waits: text, cards: listOf(card) });
+export const rankBars = record({
+  number: text,
+  total: text,
+  late: text,
+  parts: listOf(rankPart),
+  beside: listOf(text),
+  waits: text,
+  cards: listOf(card),
+});
 export type RankBars = Checked<typeof rankBars>;
 
 /**
@@ -145,18 +232,43 @@ export type RankBars = Checked<typeof rankBars>;
  * `outside_ns` that of work outside of these steps. Where the trace `has_steps` no, they are the
  * time from the first op to the last work.
  */
-export const deviceTime = record({ devices: number, busy_ns: number, overlap_ns: number, outside_ns: number, has_steps: flag });
+export const deviceTime = record({
+  devices: number,
+  busy_ns: number,
+  overlap_ns: number,
+  outside_ns: number,
+  has_steps: flag,
+});
 export type DeviceTime = Checked<typeof deviceTime>;
 
 /** A view of the shape `Table`. */
-export const tableHeader = record({ ...framedHeader, shape: oneOf("table"), columns: listOf(column), sort_by: orNull(text), bars: orNull(bars), points: orNull(points), outline: orNull(outline), is_sparse: flag, ranks: orNull(rankBars), note: orNull(text), device: orNull(deviceTime), answer: text, rest: orNull(text) });
+export const tableHeader = record({
+  ...framedHeader,
+  shape: oneOf("table"),
+  columns: listOf(column),
+  sort_by: orNull(text),
+  bars: orNull(bars),
+  points: orNull(points),
+  outline: orNull(outline),
+  is_sparse: flag,
+  ranks: orNull(rankBars),
+  note: orNull(text),
+  device: orNull(deviceTime),
+  answer: text,
+  rest: orNull(text),
+});
 export type TableHeader = Checked<typeof tableHeader>;
 
 /**
  * One measure for the boxes of a tree: columns `self_<name>` and `total_<name>`; `share` as for a
  * column.
  */
-export const weight = record({ name: text, title: text, unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"), share: number });
+export const weight = record({
+  name: text,
+  title: text,
+  unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+  share: number,
+});
 export type Weight = Checked<typeof weight>;
 
 /** A thread, and the time in which it had boxes. */
@@ -164,11 +276,22 @@ export const hostThread = record({ name: text, host_ns: number });
 export type HostThread = Checked<typeof hostThread>;
 
 /** A view of the shape `Tree`. */
-export const treeHeader = record({ ...framedHeader, shape: oneOf("tree"), weights: listOf(weight), threads: listOf(hostThread), device: orNull(deviceTime) });
+export const treeHeader = record({
+  ...framedHeader,
+  shape: oneOf("tree"),
+  weights: listOf(weight),
+  threads: listOf(hostThread),
+  device: orNull(deviceTime),
+});
 export type TreeHeader = Checked<typeof treeHeader>;
 
 /** A moment worth showing on a series, such as its peak or, on `EVERY_LANE`, the start of a step. */
-export const mark = record({ lane: text, time_ns: number, label: text, kind: oneOf("peak", "step") });
+export const mark = record({
+  lane: text,
+  time_ns: number,
+  label: text,
+  kind: oneOf("peak", "step"),
+});
 export type Mark = Checked<typeof mark>;
 
 /** A stretch of a step that one phase takes most of; `phase` is one of `PHASES`. */
@@ -183,7 +306,15 @@ export const moduleSpan = record({ start_ns: number, end_ns: number, name: text 
 export type ModuleSpan = Checked<typeof moduleSpan>;
 
 /** A view of the shape `Series`. */
-export const seriesHeader = record({ ...framedHeader, shape: oneOf("series"), bands: listOf(column), stacked: listOf(column), marks: listOf(mark), phases: listOf(phaseSpan), modules: listOf(moduleSpan) });
+export const seriesHeader = record({
+  ...framedHeader,
+  shape: oneOf("series"),
+  bands: listOf(column),
+  stacked: listOf(column),
+  marks: listOf(mark),
+  phases: listOf(phaseSpan),
+  modules: listOf(moduleSpan),
+});
 export type SeriesHeader = Checked<typeof seriesHeader>;
 
 /**
@@ -203,7 +334,24 @@ export type Scale = Checked<typeof scale>;
  * `counters` has no slices: it heads the counters of its group, and folds them at first if it
  * `is_folded`. Each `counter` is a curve on its `scale`, on which the slices give the levels.
  */
-export const sliceLane = record({ title: text, kind: oneOf("annotations", "calls", "counter", "counters", "host_waits", "queue", "steps", "stream", "thread", "waits"), group: text, scale: orNull(scale), is_folded: flag });
+export const sliceLane = record({
+  title: text,
+  kind: oneOf(
+    "annotations",
+    "calls",
+    "counter",
+    "counters",
+    "host_waits",
+    "queue",
+    "steps",
+    "stream",
+    "thread",
+    "waits",
+  ),
+  group: text,
+  scale: orNull(scale),
+  is_folded: flag,
+});
 export type SliceLane = Checked<typeof sliceLane>;
 
 /**
@@ -218,11 +366,24 @@ export type Layer = Checked<typeof layer>;
  *
  * Those shorter than `bucket_ns` are merged where they begin in the same multiple of it.
  */
-export const excerpt = record({ slices: number, start_ns: number, end_ns: number, bucket_ns: number });
+export const excerpt = record({
+  slices: number,
+  start_ns: number,
+  end_ns: number,
+  bucket_ns: number,
+});
 export type Excerpt = Checked<typeof excerpt>;
 
 /** A view of the shape `Slices`. */
-export const slicesHeader = record({ ...framedHeader, shape: oneOf("slices"), lanes: listOf(sliceLane), layers: listOf(layer), columns: listOf(column), excerpt: orNull(excerpt), typical_step: orNull(number) });
+export const slicesHeader = record({
+  ...framedHeader,
+  shape: oneOf("slices"),
+  lanes: listOf(sliceLane),
+  layers: listOf(layer),
+  columns: listOf(column),
+  excerpt: orNull(excerpt),
+  typical_step: orNull(number),
+});
 export type SlicesHeader = Checked<typeof slicesHeader>;
 
 /** A view with columns that is built, and described, when it is first shown. */
@@ -237,7 +398,16 @@ export type WaitingHeader = Checked<typeof waitingHeader>;
  * colors its bar. `view` is the view that shows more of it, and `spot` the line in it that the
  * fact is about, as `file:line`, or empty.
  */
-export const fact = record({ label: text, value: orNull(scalar), unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"), note: text, op: text, phase: text, view: text, spot: text });
+export const fact = record({
+  label: text,
+  value: orNull(scalar),
+  unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+  note: text,
+  op: text,
+  phase: text,
+  view: text,
+  spot: text,
+});
 export type Fact = Checked<typeof fact>;
 
 /**
@@ -246,7 +416,12 @@ export type Fact = Checked<typeof fact>;
  *
  * `most` is the largest single value that went into it, which can be larger than any mean.
  */
-export const lane = record({ title: text, unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"), values: listOf(orNull(number)), most: number });
+export const lane = record({
+  title: text,
+  unit: oneOf("bool", "bytes", "code", "count", "flop", "ns", "phase", "ratio", "step", "text"),
+  values: listOf(orNull(number)),
+  most: number,
+});
 export type Lane = Checked<typeof lane>;
 
 /**
@@ -259,11 +434,24 @@ export type Lane = Checked<typeof lane>;
  * recorded steps. `aside` says what the numbers are. Those of the group `top` stand side by side,
  * and those of `more` and `about` are folded away.
  */
-export const section = record({ title: text, facts: listOf(fact), kind: oneOf("bars", "facts", "memory", "phases", "stack", "strip"), aside: text, group: oneOf("about", "main", "more", "top"), lanes: listOf(lane), marks: listOf(number) });
+export const section = record({
+  title: text,
+  facts: listOf(fact),
+  kind: oneOf("bars", "facts", "memory", "phases", "stack", "strip"),
+  aside: text,
+  group: oneOf("about", "main", "more", "top"),
+  lanes: listOf(lane),
+  marks: listOf(number),
+});
 export type Section = Checked<typeof section>;
 
 /** A view of the shape `Facts`. */
-export const factsHeader = record({ ...tabHeader, shape: oneOf("facts"), sections: listOf(section), cards: listOf(card) });
+export const factsHeader = record({
+  ...tabHeader,
+  shape: oneOf("facts"),
+  sections: listOf(section),
+  cards: listOf(card),
+});
 export type FactsHeader = Checked<typeof factsHeader>;
 
 /**
@@ -272,11 +460,21 @@ export type FactsHeader = Checked<typeof factsHeader>;
  * `code` is stable and dotted (`chrome.unclosed_event`), `message` says what happened and what was
  * lost, `fix` says what to do about it.
  */
-export const problem = record({ code: text, severity: oneOf("data_loss", "info", "warning"), count: number, message: text, fix: text });
+export const problem = record({
+  code: text,
+  severity: oneOf("data_loss", "info", "warning"),
+  count: number,
+  message: text,
+  fix: text,
+});
 export type Problem = Checked<typeof problem>;
 
 /** A view of the shape `Problems`. */
-export const problemsHeader = record({ ...tabHeader, shape: oneOf("problems"), problems: listOf(problem) });
+export const problemsHeader = record({
+  ...tabHeader,
+  shape: oneOf("problems"),
+  problems: listOf(problem),
+});
 export type ProblemsHeader = Checked<typeof problemsHeader>;
 
 /**
@@ -284,7 +482,14 @@ export type ProblemsHeader = Checked<typeof problemsHeader>;
  *
  * `aside` is what the title does not say.
  */
-export const exportHeader = record({ name: text, title: text, aside: text, kind: oneOf("perfetto", "save"), filename: text, mime: text });
+export const exportHeader = record({
+  name: text,
+  title: text,
+  aside: text,
+  kind: oneOf("perfetto", "save"),
+  filename: text,
+  mime: text,
+});
 export type ExportHeader = Checked<typeof exportHeader>;
 
 /**
@@ -293,7 +498,13 @@ export type ExportHeader = Checked<typeof exportHeader>;
  *
  * `left_out` are the places in `steps` of those that do not count in the typical one.
  */
-export const runHeader = record({ title: text, is_shown: flag, steps: listOf(number), left_out: listOf(number), typical: orNull(number) });
+export const runHeader = record({
+  title: text,
+  is_shown: flag,
+  steps: listOf(number),
+  left_out: listOf(number),
+  typical: orNull(number),
+});
 export type RunHeader = Checked<typeof runHeader>;
 
 /**
@@ -304,7 +515,18 @@ export type RunHeader = Checked<typeof runHeader>;
  * and after, and each of `settings` has the name of a setting that differs, its value before, and
  * that after. `same` says what is the same where none differs.
  */
-export const changeHeader = record({ kind: oneOf("faster", "slower", "unclear"), title: text, numbers: text, answer: text, opens: text, evidence: text, warnings: listOf(text), runs: listOf(runHeader), settings: listOf(tupleOf(text, text, text)), same: text });
+export const changeHeader = record({
+  kind: oneOf("faster", "slower", "unclear"),
+  title: text,
+  numbers: text,
+  answer: text,
+  opens: text,
+  evidence: text,
+  warnings: listOf(text),
+  runs: listOf(runHeader),
+  settings: listOf(tupleOf(text, text, text)),
+  same: text,
+});
 export type ChangeHeader = Checked<typeof changeHeader>;
 
 /** A tab that has nothing to show, and the flag that brings it. */
@@ -312,12 +534,21 @@ export const missingHeader = record({ title: text, flag: text });
 export type MissingHeader = Checked<typeof missingHeader>;
 
 /** The checks of a view by its shape. */
-const VIEWS = { table: tableHeader, tree: treeHeader, series: seriesHeader, slices: slicesHeader, waiting: waitingHeader, facts: factsHeader, problems: problemsHeader };
+const VIEWS = {
+  table: tableHeader,
+  tree: treeHeader,
+  series: seriesHeader,
+  slices: slicesHeader,
+  waiting: waitingHeader,
+  facts: factsHeader,
+  problems: problemsHeader,
+};
 
 const shaped = record({ shape: oneOf(...(Object.keys(VIEWS) as readonly Shape[])) });
 export type Shape = keyof typeof VIEWS;
 export type ViewHeader = { [S in Shape]: Checked<(typeof VIEWS)[S]> }[Shape];
-export const view = (value: unknown, at: string): ViewHeader => VIEWS[shaped(value, at).shape](value, at);
+export const view = (value: unknown, at: string): ViewHeader =>
+  VIEWS[shaped(value, at).shape](value, at);
 
 /**
  * All that a page knows of a report.
@@ -332,5 +563,29 @@ export const view = (value: unknown, at: string): ViewHeader => VIEWS[shaped(val
  * measured; `change_line` says how the steps changed since the last run of the cell. Texts are
  * empty where nothing is known.
  */
-export const reportHeader = record({ version: oneOf(14), run_id: text, title: text, verdict: verdictHeader, views: listOf(view), exports: listOf(exportHeader), parent: text, subtitle: text, code: text, machine: text, notice: text, steps: number, step_ns: orNull(number), titles: listOf(tupleOf(text, text)), generated: listOf(tupleOf(text, text)), can_compare: flag, can_choose_steps: flag, can_try: flag, change_line: text, change: orNull(changeHeader), ranged: listOf(text), first: text, missing: listOf(missingHeader) });
+export const reportHeader = record({
+  version: oneOf(14),
+  run_id: text,
+  title: text,
+  verdict: verdictHeader,
+  views: listOf(view),
+  exports: listOf(exportHeader),
+  parent: text,
+  subtitle: text,
+  code: text,
+  machine: text,
+  notice: text,
+  steps: number,
+  step_ns: orNull(number),
+  titles: listOf(tupleOf(text, text)),
+  generated: listOf(tupleOf(text, text)),
+  can_compare: flag,
+  can_choose_steps: flag,
+  can_try: flag,
+  change_line: text,
+  change: orNull(changeHeader),
+  ranged: listOf(text),
+  first: text,
+  missing: listOf(missingHeader),
+});
 export type ReportHeader = Checked<typeof reportHeader>;

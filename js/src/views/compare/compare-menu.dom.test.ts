@@ -172,7 +172,7 @@ describe("the head of a comparison", () => {
     }
     // The tab says it in its first line; all others in that of the header.
     expect(root.querySelector(".tp-change-line")).toBeNull();
-    await openTab(root, "overview");
+    await openTab(root, "ops");
     expect(find(root, ".tp-change-line").getAttribute("class")).toContain("tp-faster-text");
   });
 });
