@@ -20,7 +20,7 @@ Certainty = Literal["measured", "measured here", "estimated", "guess"]
 CERTAINTIES: tuple[Certainty, ...] = get_args(Certainty)
 # What each word means; the page, the text and the documentation say it so.
 CERTAINTY_TEXT: dict[Certainty, str] = {
-    "measured": "The saving is a wait or a time that was recorded. It is at most that much. Reports call it *recorded*.",
+    "measured": "The saving is a wait or a time that was recorded, as reports say. It is at most that much.",
     "measured here": "`report.try_advice` has measured both ways on this machine, on the recorded shapes. It may save "
     "nothing; the card stays and says so.",
     "estimated": "The saving follows from recorded numbers by a model, whose arithmetic the evidence shows.",
