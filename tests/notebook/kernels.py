@@ -71,12 +71,16 @@ class Kernel:
             with suppress(queue.Empty):
                 return self.client.get_iopub_msg(timeout=LOOK_S)
             if not self.manager.is_alive():
-                pytest.fail(f"the kernel is dead: {self.manager.provisioner.process}\n{self._stacks.read_text()}")
+                pytest.fail(f"the kernel is dead: {self.manager.provisioner.process}\n{self._where()}")
         process = self.manager.provisioner.process
         process.send_signal(signal.SIGUSR1)
         time.sleep(1)
         process.kill()  # so that no other test waits for it
-        return pytest.fail(f"the kernel has said nothing for {TIMEOUT_S} s; it is here:\n{self._stacks.read_text()}")
+        return pytest.fail(f"the kernel has said nothing for {TIMEOUT_S} s; it is here:\n{self._where()}")
+
+    def _where(self) -> str:
+        """Return what the kernel was doing, if it came so far as to tell."""
+        return self._stacks.read_text() if self._stacks.exists() else "in its first cell, or before it"
 
     def _reply(self, message: str) -> Any:
         """Return the reply to ``message``, skipping replies to earlier requests."""
