@@ -10,7 +10,7 @@ from torchprof_magic.model.units import counted, format_ns
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
     from torchprof_magic.capture.recorder import Recorder
-    from torchprof_magic.model.meta import Stepping
+    from torchprof_magic.model.meta import StepMark, Stepping, TwoPass
 
 # Problems that already say why a recording ended early and what to do.
 _REASONS = (
@@ -53,12 +53,7 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
             _note_nothing(problems, recorder, stepping, phase=place, steps=seen, is_cut=is_cut)
     elif is_auto and total is not None and recorder.step >= total:
         # The times are there. The report says what is known of the details.
-        passes = recorder.two_pass
-        has_lines = passes is not None and any(mark.cycle == passes.lines_cycle for mark in steps)
-        if not (is_cut or has_lines or passes is None or passes.lines_cycle is None) and not problems.has(
-            *_REASONS, "capture.lines_left_out"
-        ):
-            problems.note("capture.no_lines", reason="the loop ended before the step that would have timed them")
+        _note_lines(problems, recorder.two_pass, steps, is_cut=is_cut)
     elif total is not None and recorder.phase != "done" and (is_cut or stepping.how != "optimizer"):
         # An exception is shown above the report.
         code = "capture.partial" if is_cut or problems.has(*_REASONS) else "capture.too_few_steps"
@@ -67,6 +62,16 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
         requested = planned.active * max(planned.repeat, 1) if isinstance(planned, Schedule) else len(steps)
         if schedule.total is not None or complete < requested:
             problems.note(code, complete=complete, requested=requested, phase=place, steps=seen)
+
+
+def _note_lines(problems: ProblemLog, passes: TwoPass | None, steps: list[StepMark], *, is_cut: bool) -> None:
+    """Note that lines of functions were not timed, if they would have been in a later step."""
+    if passes is None or passes.lines_cycle is None or problems.has(*_REASONS, "capture.lines_left_out"):
+        return
+    has_details = any(mark.cycle == passes.details_cycle for mark in steps)
+    has_lines = any(mark.cycle == passes.lines_cycle and mark.is_complete for mark in steps)
+    if not has_lines and (has_details or not is_cut):  # without details, these are named with them
+        problems.note("capture.no_lines", reason="the loop ended before the step that times them was over")
 
 
 def _note_nothing(
