@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from torchprof_magic.facts.counted_steps import counted_steps, step_ns_of, typical_of
+from torchprof_magic.model.outliers import OUTLIER_RATIO
 from torchprof_magic.model.units import counted
 
 if TYPE_CHECKING:
@@ -44,3 +47,19 @@ def find_distortion(trace: Trace) -> Distortion | None:
     if len(plain) < LEAST_PLAIN_STEPS or math.isnan(recorded_ns) or typical_of(plain) <= 0:
         return None
     return Distortion(typical_of(plain), recorded_ns, len(plain), counted_steps(trace).steps)
+
+
+class LongerSteps(NamedTuple):
+    """How many of the steps without the profiler took far longer than all that count, and their share of the time."""
+
+    steps: int
+    of: int
+    ratio: float
+
+
+def longer_steps(trace: Trace) -> LongerSteps:
+    """Return how many steps without the profiler are outliers beside the longest of those that count."""
+    plain, counted_ns = np.array(trace.meta.plain_step_ns), counted_steps(trace)
+    longest_ns = (counted_ns.end_ns - counted_ns.start_ns).max(initial=0)
+    longer = plain[plain > OUTLIER_RATIO * longest_ns] if not math.isnan(step_ns_of(trace)) else plain[:0]
+    return LongerSteps(len(longer), len(plain), float(longer.sum() / max(plain.sum(), 1)))

@@ -13,7 +13,7 @@ from torchprof_magic.facts.device.coverage import launches_of, launches_per_step
 from torchprof_magic.facts.device.plausible import impossible_times
 from torchprof_magic.facts.device.unlaunched import unlaunched
 from torchprof_magic.facts.host.crowding import crowding
-from torchprof_magic.facts.host.distortion import find_distortion
+from torchprof_magic.facts.host.distortion import find_distortion, longer_steps
 from torchprof_magic.facts.host.host_lines import line_seen_in, seen_lines
 from torchprof_magic.facts.host.one_time import new_ops_ratio
 from torchprof_magic.facts.host.phases import PHASES
@@ -24,6 +24,7 @@ from torchprof_magic.findings.verdict.accounts import device_account, named_piec
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work, unmatched_share
 from torchprof_magic.findings.verdict.once import IMPORTS, one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name, once_words, place_of
+from torchprof_magic.model.outliers import OUTLIER_RATIO
 from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 LEAST_STEPS = 3
 LOUD_DISTORTION = 1.5
+LOUD_LONGER, LEAST_LONGER = 0.25, 2
 LOUD_SPREAD = 0.2
 LOUD_TREND = 0.2
 LEAST_STEPS_WITH_TREND = 5
@@ -57,7 +59,7 @@ def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
         _incomplete, _sparse, _unlaunched, _unmatched, _instant, _lost, _impossible, _one_time, _imports, _from_before,
-        _cold_outliers, _stacks, _distorted, _crowded, _warming_up, _other_outliers, _uneven, _few,
+        _cold_outliers, _longer, _stacks, _distorted, _crowded, _warming_up, _other_outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
@@ -159,6 +161,18 @@ def _distorted(trace: Trace) -> str:
     return (
         f"Recorded steps took {format_count(found.ratio)} times as long as others, so shares may differ without "
         f"the profiler."
+    )
+
+
+def _longer(trace: Trace) -> str:
+    """Return that steps of which the figures are not took most of the time, as where only each tenth does something."""
+    found = longer_steps(trace)
+    if found.steps < LEAST_LONGER or found.ratio < LOUD_LONGER or trace.meta.watched is not None:
+        return ""
+    count, share = f"{format_count(found.steps)} of {counted(found.of, 'step')}", format_ratio(found.ratio)
+    return (
+        f"{count} without the profiler took more than {OUTLIER_RATIO} times as long as each that counts, "
+        f"{share} of their time: what they do is in none of these figures. Record more steps, with --active."
     )
 
 

@@ -76,6 +76,30 @@ def test_steps_that_become_shorter_say_that_the_warm_up_was_not_over() -> None:
     assert doubt == "Steps became 24.1 % shorter during the recording, so the warm-up was not over."
 
 
+def test_time_in_steps_that_do_more_than_those_recorded_is_told() -> None:
+    """As of a GAN whose generator is trained in every fifth step."""
+
+    def doubts_with(*plain_us: int, counting: int = 100) -> list[str]:
+        steps = [
+            event
+            for n in range(4)
+            for event in (annotation(f"ProfilerStep#{n}", n * 1000, counting), span("aten::mm", n * 1000, counting))
+        ]
+        trace = make_trace(*steps)
+        plain = tuple(each * 1000 for each in plain_us)
+        return list(find_doubts(replace(trace, meta=replace(trace.meta, plain_step_ns=plain))))
+
+    (doubt,) = doubts_with(90, 90, 90, 90, 160, 90, 90, 90, 90, 200)
+    assert doubt == (
+        "2 of 10 steps without the profiler took more than 1.5 times as long as each that counts, 33.3 % of their "
+        "time: what they do is in none of these figures. Record more steps, with --active."
+    )
+    assert doubts_with(90, 90, 90, 90, 140, 90, 90, 90, 90, 140) == []
+    assert doubts_with(90, 90, 90, 1000) == []  # one may have been a collection of garbage
+    assert doubts_with(*30 * [90], 160, 200) == []
+    assert doubts_with(*5 * [90], 160, 200, counting=130) == []
+
+
 def launches_in_steps(*lost: int) -> list[dict[str, Any]]:
     """Five steps of 100 us, each with a launch and its kernel, unless that is lost, and a wait for it."""
     events: list[dict[str, Any]] = []
