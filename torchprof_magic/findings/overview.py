@@ -338,10 +338,12 @@ _BUDGET_PHASES = {
 
 def _budget(trace: Trace) -> Section:
     """Return what a step spends its time on, where the work of any of it is known; the parts add up to it."""
+    title = "How near the limit"
+    if not has_work(trace):
+        return Section(title=title, facts=())
     frame, chosen = budget_table(trace).frame, counted_steps(trace)
     rows = frame[chosen.row.tolist()] if trace.steps.height else frame
-    title = "How near the limit"
-    if rows.height == 0 or not has_work(trace):
+    if rows.height == 0:
         return Section(title=title, facts=())
     facts = tuple(
         Fact(

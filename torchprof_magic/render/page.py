@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from msgspec.structs import replace
 
-from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.source.fused_titles import shown_titles
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
@@ -207,7 +207,7 @@ def _encoded(view: View[Trace], shapes: Mapping[str, Shape], live: Mapping[str, 
 
 def verdict_line(trace: Trace, verdict: Verdict) -> CodeHeader | None:
     """Return the number and the source of the line that a verdict names, or None if it names none that is known."""
-    rows = lines_table(trace).frame.rows(named=True)
+    rows = lines_table(trace, counted_part(trace)).frame.rows(named=True)
     line = next((row for row in rows if (row["file"], row["line"]) == (verdict.file, verdict.line)), None)
     if line is None or not verdict.line or not line["source"] or not (trace.sites["kind"] == "line").any():
         return None

@@ -117,7 +117,8 @@ def _cut_at_steps(trace: Trace, lane: int, start: IntArray, row: IntArray) -> tu
     """
     steps = trace.steps.filter(lanes_of_steps(trace) == lane)
     at = np.union1d(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()).astype(np.int64)
-    at = at[(at > start[0]) & (at < start[-1]) & ~np.isin(at, start)]
+    at = at[(at > start[0]) & (at < start[-1])]
+    at = at[start[np.searchsorted(start, at)] != at]
     place = np.searchsorted(start, at)
     return np.insert(start, place, at), np.insert(row, place, row[place - 1])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torchprof_magic.facts.counted_steps import counted_part
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.advice.kinds import Advice
 from torchprof_magic.findings.advice.line_changes import changes_of
@@ -27,7 +28,7 @@ LEVELS = {"measured": 3, "measured here": 3, "estimated": 2, "guess": 1}
 
 def cards_of(trace: Trace, advice: Sequence[Advice]) -> tuple[Card, ...]:
     """Return a card for each piece of advice, in the same order."""
-    has_lines = lines_table(trace).frame.height > 0
+    has_lines = lines_table(trace, counted_part(trace)).frame.height > 0
     views = ("source" if has_lines and each.line else "" for each in advice)
     changed = (changes_of(trace, each) for each in advice)
     cards = (
