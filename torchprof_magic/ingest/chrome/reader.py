@@ -20,13 +20,13 @@ from torchprof_magic.ingest.chrome.moved_steps import with_steps_moved_back
 from torchprof_magic.ingest.chrome.nesting import nested_events, steps_among, with_step_annotations
 from torchprof_magic.ingest.chrome.overloads import with_overloads
 from torchprof_magic.ingest.chrome.own_frames import without_own_frames
-from torchprof_magic.ingest.chrome.spans import ColumnBuilder, Columns
+from torchprof_magic.ingest.chrome.spans import ColumnBuilder, Columns, NeedsArgsError
 from torchprof_magic.ingest.chrome.stacks import find_stacks
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.json.batches import EventText
 from torchprof_magic.ingest.json.blocks import read_blocks, size_of
 from torchprof_magic.ingest.json.process_groups import process_groups_of
-from torchprof_magic.ingest.json.schema import DeviceProperties, DistributedInfo, Head
+from torchprof_magic.ingest.json.schema import DeviceProperties, DistributedInfo, Event, Head
 from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.overlaps import count_overlaps
 from torchprof_magic.model.rows import with_series
@@ -83,14 +83,21 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
     text = EventText(read_blocks(source, findings), findings, report)
     builder = ColumnBuilder(findings)
     for events in text:
-        try:
-            builder.add(events, text.counters)
-        except InexactError:
-            builder.add(text.exactly(), text.counters)
+        _add(builder, text, events)
     columns = with_autograd_rows(cleaned(builder.finish(), findings), findings)
     columns = device_work.without_copies(device_work.with_device_work(with_overloads(columns)), findings)
     counters = with_devices(columns.counters, columns.places, columns.process_names)
     return _Part(columns._replace(counters=counters), text.head, text.facts)
+
+
+def _add(builder: ColumnBuilder, text: EventText, events: list[Event]) -> None:
+    """Add a batch, read again with more of its arguments, or with exact times, if it needs that."""
+    try:
+        builder.add(events, text.counters)
+    except NeedsArgsError:
+        _add(builder, text, text.with_all_args())
+    except InexactError:
+        builder.add(text.exactly(), text.counters)
 
 
 def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Findings) -> Trace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
@@ -26,7 +26,7 @@ from torchprof_magic.ingest.chrome.counters import COUNTER_COLUMNS, counter_colu
 from torchprof_magic.ingest.chrome.event_waits import EventWaits
 from torchprof_magic.ingest.findings import Findings
 from torchprof_magic.ingest.graph_notes.in_args import graph_columns
-from torchprof_magic.ingest.json.schema import COUNTER, NO_ARGS, NO_RAW, Args, Event
+from torchprof_magic.ingest.json.schema import COUNTER, NO_ARGS, NO_RAW, Args, Event, HostEvent
 from torchprof_magic.model.trace import CATEGORY, DEVICE_CATEGORIES, MEMORY_SCHEMA, TEXT, DType
 from torchprof_magic.model.vendors import AUTOGRAD_ARROWS, DEVICE_TYPES, LAUNCH_ARROWS
 
@@ -112,6 +112,9 @@ _READ: dict[str, tuple[str, ...]] = {
     "cpu_op": _READ_OF_OPS,
     "user_annotation": _READ_OF_OPS,
 }
+_READ_OF_HOST = ("python_function", "cpu_op", "user_annotation")
+# Arrows, names of threads and processes, allocations, and counters, which are read on their own.
+_WITHOUT_DEVICES = ("s", "t", "f", "M", "i", "I", COUNTER)
 ALLOCATION = "[memory]"
 _HAVE_STREAMS = ("kernel", "memcpy", "memset", "gpu_user_annotation", "other")
 # Categories that the files of different vendors name differently; the others are not asked for their ``cat``.
@@ -122,10 +125,17 @@ def _is_allocation(event: Event) -> bool:
     return event.name == ALLOCATION and event.cat == "cpu_instant_event"
 
 
+def _is_of_host(category: str, phase: str) -> bool:
+    """Return whether nothing that is read of such events is missing in ``HostArgs``, but for collectives."""
+    return phase in _WITHOUT_DEVICES or (phase in ("X", "B", "E") and category in (*_READ_OF_HOST, OWN_SPAN))
+
+
 def _collectives(args: list[Args]) -> pl.Series:
     names, elements_in = [arg.collective_name for arg in args], [arg.elements_in for arg in args]
     if names.count(NO_RAW) == elements_in.count(NO_RAW) == len(names):  # as in most files: no others are looked for
         return no_text(len(names))
+    if not all(isinstance(arg, Args) for arg in args):
+        raise NeedsArgsError
     return json_arrays(
         [_NULL if name == NO_RAW != count else name for name, count in zip(names, elements_in, strict=True)],
         elements_in,
@@ -142,6 +152,10 @@ def _collectives(args: list[Args]) -> pl.Series:
 
 def _external_ids(args: list[Args], numbers: _Numbers) -> pl.Series:
     return numbers([arg.external_id for arg in args], what="External id")
+
+
+class NeedsArgsError(ValueError):
+    """A batch of ``HostEvent`` has events that may have other arguments."""
 
 
 class Columns(NamedTuple):
@@ -179,13 +193,15 @@ class ColumnBuilder:
         self._event_waits = EventWaits()
 
     def add(self, events: list[Event], read_counters: Callable[[], list[CounterEvent]]) -> None:
-        """Add the columns of one batch, or none of them when it raises ``InexactError``.
+        """Add the columns of one batch, or none of them when it raises ``InexactError`` or ``NeedsArgsError``.
 
         ``read_counters`` returns the counter events of the batch; it is called if there are any.
         """
         self._batch = events
         self._found = Findings()
         groups = _grouped(events)
+        if events and isinstance(events[0], HostEvent) and not all(starmap(_is_of_host, groups)):
+            raise NeedsArgsError
         added = [
             columns
             for (category, phase), group in groups.items()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from torchprof_magic.ingest.chrome.metadata import facts_of
-from torchprof_magic.ingest.findings import example_of
+from torchprof_magic.ingest.findings import Findings, example_of
 from torchprof_magic.ingest.json.other_programs import kind_of_list, known_object, unknown_object
 from torchprof_magic.ingest.json.repair import MORE_EVENTS, PERHAPS_MORE_EVENTS
 from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
-from torchprof_magic.ingest.json.schema import COUNTER, NO_RAW, CounterEvent, Event, ExactEvent, Head
+from torchprof_magic.ingest.json.schema import COUNTER, NO_RAW, CounterEvent, Event, ExactEvent, Head, HostEvent
 from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.problems import PROBLEMS
 from torchprof_magic.system.process.garbage import without_collections
@@ -24,7 +24,6 @@ from torchprof_magic.system.process.garbage import without_collections
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torchprof_magic.ingest.findings import Findings
     from torchprof_magic.ingest.json.blocks import Block
 
 _LIST_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|null\b)')
@@ -40,8 +39,7 @@ _MAX_LIST_KEYS = 100
 _LONGEST_KEY_BYTES = 64
 _BEGINNING_BYTES = 4096
 
-_EVENTS = msgspec.json.Decoder(list[Event])
-_EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
+_DECODERS = {kind: msgspec.json.Decoder(list[kind]) for kind in (HostEvent, Event, ExactEvent)}  # type: ignore[valid-type]
 _COUNTERS = msgspec.json.Decoder(list[CounterEvent])
 _HEAD = msgspec.json.Decoder(Head)
 
@@ -58,8 +56,9 @@ _TAIL = msgspec.json.Decoder(_Tail)
 class EventText:
     """The text of one file. Iterating yields its events in batches; ``head`` and ``facts`` are known afterwards.
 
-    The batches are lists of ``Event``, a few tens of thousands each. Damage is repaired or left out, and counted in
-    ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for JSON that is not a trace.
+    The batches are lists of events, a few thousand each: of ``HostEvent`` until more is asked for. Damage is repaired
+    or left out, and counted in ``findings``. Raises ``IngestError`` for a file without text and ``NotATraceError`` for
+    JSON that is not a trace.
     """
 
     def __init__(self, blocks: Iterator[Block], findings: Findings, report: Callable[[int], None]) -> None:
@@ -72,7 +71,7 @@ class EventText:
         self._offset = 0  # of the buffer within the text
         self._is_end = False
         self._beginning = b""
-        self._kind: type[Event] = Event
+        self._kind: type[HostEvent | Event] = HostEvent
         self._batch = b""
         self._commas = Commas(findings)
         self._salvager = Salvager(findings, self._commas)
@@ -92,8 +91,21 @@ class EventText:
         if self.head.is_base_time_odd:
             self._findings.add("chrome.odd_value", example=example_of("baseTimeNanoseconds", self.head.base_time, ""))
 
+    def with_all_args(self) -> list[Event]:
+        """Return the last batch again, and all that follow, with the arguments of devices as well.
+
+        Where one of these is of another kind, the batch is read event by event.
+        """
+        self._kind = Event
+        try:
+            return self._decoded(self._batch)
+        except (msgspec.DecodeError, RecursionError):
+            alone = Salvager(self._findings, Commas(Findings()))  # the commas of this batch are counted
+            begin = self._offset + len(b"[]") - len(self._batch)
+            return alone.events(self._batch[1:], begin, is_last=True)[0]
+
     def exactly(self) -> list[Event]:
-        """Return the last batch again, and all that follow, with times as text."""
+        """Return the last batch again, and all that follow, with all arguments and with times as text."""
         self._kind = ExactEvent
         return self._decoded(self._batch)
 
@@ -104,8 +116,7 @@ class EventText:
 
     def _decoded(self, text: bytes) -> list[Event]:
         self._batch = text
-        decoder = _EVENTS if self._kind is Event else _EXACT_EVENTS
-        return decoder.decode(text)  # type: ignore[return-value]
+        return _DECODERS[self._kind].decode(text)
 
     def _listed(self, end: int) -> bytes:
         """Return the buffer up to ``end`` as a list."""

@@ -17,14 +17,10 @@ NO_RAW = Raw()
 COUNTER = "C"  # the phase of counter events
 
 
-class Args(Struct, gc=False):
-    """The event arguments that any analysis uses; all others are skipped while decoding."""
+class HostArgs(Struct, gc=False):
+    """The arguments of events of the host that any analysis uses; all others are skipped while decoding."""
 
-    correlation: Number = None
     external_id: Number = field(name="External id", default=None)
-    stream: Number = None
-    device: Number = None
-    copy_bytes: Number = field(name="bytes", default=None)
     sequence: Number = field(name="Sequence number", default=None)
     fwd_thread: Number = field(name="Fwd thread id", default=None)
     input_dims: Raw = field(name="Input Dims", default=NO_RAW)
@@ -38,14 +34,25 @@ class Args(Struct, gc=False):
     reserved_bytes: Number = field(name="Total Reserved", default=None)
     call_stack: Number = field(name="Call stack", default=None)  # torch of 2021
     script_modules: Number = field(name="Module Hierarchy", default=None)
+    collective_name: Raw = field(name="Collective name", default=NO_RAW)
+    elements_in: Raw = field(name="In msg nelems", default=NO_RAW)
+    name: Number = None
+    labels: Number = None
+
+
+class Args(HostArgs, gc=False):
+    """The event arguments that any analysis uses. Most are of devices, and making room for them takes time."""
+
+    correlation: Number = None
+    stream: Number = None
+    device: Number = None
+    copy_bytes: Number = field(name="bytes", default=None)
     grid: Raw = NO_RAW
     block: Raw = NO_RAW
     registers: Raw = field(name="registers per thread", default=NO_RAW)
     shared_memory: Raw = field(name="shared memory", default=NO_RAW)
     occupancy: Raw = field(name="est. achieved occupancy %", default=NO_RAW)
     kernel: Number = None  # of a launch call, as HIP writes it
-    collective_name: Raw = field(name="Collective name", default=NO_RAW)
-    elements_in: Raw = field(name="In msg nelems", default=NO_RAW)
     elements_out: Raw = field(name="Out msg nelems", default=NO_RAW)
     element_type: Raw = field(name="dtype", default=NO_RAW)
     group_name: Raw = field(name="Process Group Name", default=NO_RAW)
@@ -62,8 +69,6 @@ class Args(Struct, gc=False):
     note_text: Raw = field(name="str", default=NO_RAW)
     note_module: Raw = field(name="module", default=NO_RAW)
     note_op: Raw = field(name="op", default=NO_RAW)
-    name: Number = None
-    labels: Number = None
 
 
 NO_ARGS = Args()
@@ -81,6 +86,20 @@ class Event(Struct, gc=False):
     dur: Number = None
     id: Number = None
     args: Args | None = None
+
+
+class HostEvent(Struct, gc=False):
+    """An event with the arguments that those of the host have."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: Number = ""
+    pid: Number = None
+    tid: Number = None
+    ts: Number = None
+    dur: Number = None
+    id: Number = None
+    args: HostArgs | None = None
 
 
 class ExactEvent(Event, gc=False):
