@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Unit
 
 DEVICE_WAITS = "Why the device waits"
-LADDER = "Fix this, then that limits"
+LADDER = "What would limit next"
 TOP_WAITS = 5
 TOP_ROWS = 6
 # From this share of the busy time on it is told that ops have more time on the device.
@@ -100,7 +100,8 @@ def overview_facts(trace: Trace, part: TimeRange = WHOLE) -> Facts:
             title="Where the host's time goes",
             facts=_phases_in(trace, part) if shown.is_range else _phases(counted_rows(trace)),
             kind="phases",
-            aside="per step" if not shown.is_range else shown.each,
+            # A range or a box of a flame graph with a name holds its Python, too, so that it is longer.
+            aside=f"{'per step' if not shown.is_range else shown.each}, Python between ops apart",
         ),
         *(() if shown.is_range else (_budget(trace), _serving(trace), _ladder(trace))),
         _waits(trace, shown),

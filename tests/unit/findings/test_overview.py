@@ -106,7 +106,7 @@ def test_why_the_device_waits_is_hatched_and_adds_up_to_its_idle_time_a_step() -
     assert [(fact.label, fact.value, fact.note) for fact in waits.facts] == [
         ("Python between ops", 45_000, ""),
         ("loading data", 15_000, loader),
-        ("a call that holds the host", 10_000, "cudaStreamSynchronize"),
+        ("a blocking call", 10_000, "cudaStreamSynchronize"),
         ("op dispatch", 8_000, "aten::item"),
         ("launched work not yet started", 2_000, "aten::mm"),
     ]
@@ -273,7 +273,7 @@ def test_the_sections_stand_in_reading_order_and_those_about_the_recording_are_f
     assert [(each.title, each.group) for each in sections] == [
         ("Why the device waits", "main"),
         ("Where the host's time goes", "main"),
-        ("Fix this, then that limits", "more"),
+        ("What would limit next", "more"),
         ("Blocking calls", "more"),
         ("Loading data", "main"),
         ("Memory", "main"),
@@ -317,7 +317,7 @@ def test_a_part_has_its_own_numbers_which_are_those_of_its_tables() -> None:
     (memory,) = of_part["Memory"].facts
     assert memory.value == 100  # 400 bytes are of the second step
     phases = of_part["Where the host's time goes"]
-    assert phases.aside == "in this range"
+    assert phases.aside == "in this range, Python between ops apart"
     assert sum(float(str(fact.value)) for fact in phases.facts) == 100_000
     ops = {fact.label: fact.value for fact in of_part["Ops"].facts}
     table = ops_table(trace, TimeRange(0, 100_000))

@@ -251,7 +251,7 @@ CAUSES = {
 # What each is called in short, as after "for": "4 ms for op dispatch in aten::batch_norm".
 CAUSE_TITLES = {
     "data": "loading data",
-    "waiting": "a call that holds the host",
+    "waiting": "a blocking call",
     "compile": "compiling or graph capture",
     "initialisation": "initialisation",
     "communication": "communication by the host",

@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.memory.block_lives import Lives, block_lives, device_history, level_after
+from torchprof_magic.facts.memory.stack_categories import categories_of
 from torchprof_magic.facts.memory.stack_lines import lines_of
 from torchprof_magic.model.intervals import NO_PARENT
-from torchprof_magic.model.trace import MEMORY_CATEGORY
+from torchprof_magic.model.rows import filled
 
 if TYPE_CHECKING:
     from torchprof_magic.model.intervals import BoolArray
@@ -65,7 +66,8 @@ def held_at(trace: Trace, when: int | Literal["peak"], device: str | None = None
     alive = alive_at(trace, when, chosen)
     row = row_at(trace, chosen, block_lives(trace)[chosen], when)
     now = when if when != "peak" else (device_history(trace, chosen)["time_ns"][row] if row >= 0 else None)
-    return _as_allocations(alive).with_columns((pl.lit(now, pl.Int64) - pl.col("allocated_at_ns")).alias("age_ns"))
+    age_ns = (pl.lit(now, pl.Int64) - pl.col("allocated_at_ns")).alias("age_ns")
+    return _as_allocations(trace, alive).with_columns(age_ns)
 
 
 def every_block(trace: Trace) -> pl.DataFrame:
@@ -74,18 +76,18 @@ def every_block(trace: Trace) -> pl.DataFrame:
         _blocks_on(trace, name, own, np.ones(len(own.size_bytes), bool)) for name, own in block_lives(trace).items()
     ]
     found = pl.concat([pl.DataFrame(schema=_SCHEMA), *frames])
-    return _as_allocations(found).sort("allocated_at_ns", nulls_last=False, maintain_order=True)
+    return _as_allocations(trace, found).sort("allocated_at_ns", nulls_last=False, maintain_order=True)
 
 
-def _as_allocations(found: pl.DataFrame) -> pl.DataFrame:
-    """Return blocks with file and line apart, what they are known by without a line, and their lifetime."""
+def _as_allocations(trace: Trace, found: pl.DataFrame) -> pl.DataFrame:
+    """Return blocks with file and line apart, what they are known by without a line, their lifetime and category."""
     place = pl.col("line").str.extract_groups(r"^(?<file>.*):(?<line>[0-9]+)$")
     return found.with_columns(
         (pl.col("freed_at_ns") - pl.col("allocated_at_ns")).alias("lifetime_ns"),
         pl.when(pl.col("line").is_null()).then("function").alias("op"),
         place.struct.field("file").alias("file"),
         place.struct.field("line").cast(pl.Int32, strict=False).alias("line"),
-        pl.lit("unknown", MEMORY_CATEGORY).alias("category"),
+        categories_of(trace, filled(found["stack"], NO_PARENT)).alias("category"),
     )
 
 

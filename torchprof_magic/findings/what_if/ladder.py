@@ -1,4 +1,4 @@
-"""Fix this, then that limits: what decides a step, made faster one after the other."""
+"""What would limit next: what decides a step, made faster one after the other."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.memory.alive import Moment, alive_at
+from torchprof_magic.facts.memory.stack_categories import BACKWARD
 from torchprof_magic.facts.memory.stack_lines import frame_titles
 from torchprof_magic.facts.source.places import is_users_file
 from torchprof_magic.facts.sums import sum_by
@@ -26,7 +27,6 @@ WEIGHTS = (
 )
 BEFORE_NAME = "from before the recording"
 NO_STACK_NAME = "allocated without a stack"
-_BACKWARD = r"^torch::autograd::(Engine::|python::PythonEngine::)"
 _OPTIMIZER = r"[/\\]torch[/\\]optim[/\\]"
 
 
@@ -86,7 +86,7 @@ def _phases(trace: Trace) -> pl.Series:
     parent = trace.stacks["parent"].to_numpy().astype(np.int64)
     depth = depth_of(parent)
     marks = {
-        "backward": name.str.contains(_BACKWARD),
+        "backward": name.str.contains(BACKWARD),
         "optimizer": file.str.contains(_OPTIMIZER).fill_null(value=False),
     }
     phase = pl.Series(["python"] * len(parent), dtype=pl.String)

@@ -11,7 +11,7 @@ import { Marked, percent } from "../common/parts";
 import { useWidth } from "../common/use-width";
 import { swapRuns } from "./compare-menu";
 
-const SIGNS = { faster: "▼", slower: "▲", unclear: "≈" };
+const SIGNS = { faster: "▼ ", slower: "▲ ", unclear: "" };
 const ROW_PX = 30;
 const AXIS_PX = 18;
 // Dots of one row stand on so many lines, so that equal ones are seen.
@@ -32,7 +32,7 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
     <section class="tp-change" aria-label="Change">
       <div class="tp-change-words">
         <h2 class={`tp-${change.kind}-text`}>
-          {SIGNS[change.kind]} {change.title}
+          {SIGNS[change.kind] + change.title}
           {change.numbers !== "" && `: ${unbroken(change.numbers)}`}
         </h2>
         {change.answer !== "" && <p class="tp-answer">{unbroken(change.answer)}</p>}

@@ -31,7 +31,7 @@ const COLUMNS: readonly (readonly [ColumnHeader, Column])[] = [
     numbers(9e6, 0, 4e3, 0),
   ],
   [
-    columnHeader("self_cpu_ratio", "ratio", { title: "Self CPU %" }),
+    columnHeader("self_cpu_ratio", "ratio", { title: "Of all ops %" }),
     numbers(0.25, 0.625, 0.125, 0),
   ],
   [columnHeader("peak_bytes", "bytes", { title: "Peak inside" }), numbers(4 * 2 ** 20, 2e9, 0, 0)],

@@ -27,7 +27,7 @@ const MODEL = createTimelineModel(
     wait(10_000, 10_000, GAP, "Python"),
     wait(30_000, 20_000, GAP, "Python"),
     wait(50_000, 30_000, CAUSE, "op dispatch\ttrain.py:7", "aten::mul"),
-    wait(150_000, 30_000, GAP, "a call that holds the host", "cudaMemcpy"),
+    wait(150_000, 30_000, GAP, "a blocking call", "cudaMemcpy"),
   ]),
 );
 
@@ -67,7 +67,7 @@ describe("the longest waits of a window", () => {
       SLICES_VIEW,
       sliceFrame([
         wait(0, 20_000, GAP, "Python", "first"),
-        wait(20_000, 35_000, CAUSE, "a call that holds the host", "cudaMemcpy"),
+        wait(20_000, 35_000, CAUSE, "a blocking call", "cudaMemcpy"),
         wait(55_000, 25_000, SAME, "Python", "second"),
       ]),
     );
@@ -109,7 +109,7 @@ describe("the longest waits of a window", () => {
       name: "aten::mul",
       where: "train.py:7 · 30 µs into step 4",
     });
-    expect([blocked?.what, blocked?.name]).toEqual(["a call that holds the host", "cudaMemcpy"]);
+    expect([blocked?.what, blocked?.name]).toEqual(["a blocking call", "cudaMemcpy"]);
     expect(python).toEqual({
       long: "10 µs",
       what: "Python",
@@ -126,7 +126,7 @@ describe("the longest waits of a window", () => {
         wait(2_000_000, 347_000_000, SAME, "work that is done once", "cudaLaunchKernel"),
         wait(400_000_000, 5_000_000, GAP, "Python", "forward"),
         wait(405_000_000, 6_000_000, SAME, "Python"),
-        wait(411_000_000, 3_000_000, CAUSE, "a call that holds the host", "cudaMemcpy"),
+        wait(411_000_000, 3_000_000, CAUSE, "a blocking call", "cudaMemcpy"),
       ]),
     );
     const words = longest(0, 500_000_000, 3, model).map((each) => waitWords(model, each));
@@ -137,6 +137,6 @@ describe("the longest waits of a window", () => {
     const whole = (row: number) =>
       detailsOf(model, row).find(({ label }) => label === "whole gap")?.value;
     expect(whole(1)).toBe("349 ms, all of it for work that is done once, in 2 waits");
-    expect(whole(4)).toBe("14 ms, 3 ms of it for a call that holds the host, in 3 waits");
+    expect(whole(4)).toBe("14 ms, 3 ms of it for a blocking call, in 3 waits");
   });
 });
