@@ -249,8 +249,8 @@ for all blocks of a file that another program recorded, the rules in the definit
 order input (DataLoader), temporary, gradient, autograd, temporary (optimizer), optimizer state, input, activation. So
 in such a file parameters, buffers and what else was alive before are unknown. Where no optimizer of torch steps,
 gradients follow from the rule. Of a snapshot only the stacks tell: what the node AccumulateGrad allocates is gradient,
-what else a backward pass does is autograd, and all else is unknown. What was alive before is in the curve. On accelerators it is what the allocator
-reports. On the CPU, torch's total goes on from one recording of the process to the next and keeps what was released in
+what else a backward pass does is autograd, and all else is unknown. What was alive before is in the curve. On
+accelerators it is what the allocator reports. On the CPU, torch's total goes on from one recording of the process to the next and keeps what was released in
 between, so it is not used: a live run with --memory looks at its tensors, their gradients and what their graphs keep
 just before each cycle, and adds up their storages. torch does not report when these are released; the live run notes
 when they go, and the curve has a row for each. With more than 100,000 tensors, and in a file that another program
