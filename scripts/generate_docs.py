@@ -250,13 +250,14 @@ order input (DataLoader), temporary, gradient, autograd, temporary (optimizer), 
 in such a file parameters, buffers and what else was alive before are unknown. Where no optimizer of torch steps,
 gradients follow from the rule. Of a snapshot only the stacks tell: what the node AccumulateGrad allocates is gradient,
 what else a backward pass does is autograd, and all else is unknown. What was alive before is in the curve. On
-accelerators it is what the allocator reports. On the CPU, torch's total goes on from one recording of the process to the next and keeps what was released in
-between, so it is not used: a live run with --memory looks at its tensors, their gradients and what their graphs keep
-just before each cycle, and adds up their storages. torch does not report when these are released; the live run notes
-when they go, and the curve has a row for each. With more than 100,000 tensors, and in a file that another program
-recorded, only the tensors of models and optimizers are known, or only what was released in the recording, and the
-overview says so; such a block ends when its address is used again, or when its parameter has another gradient or state.
-Memory that a thread releases which is not recorded (see --all-threads) counts until its address is used again.
+accelerators it is what the allocator reports. On the CPU, torch's total goes on from one recording of the process to
+the next and keeps what was released in between, so it is not used: a live run with --memory looks at its tensors, their
+gradients and what their graphs keep just before each cycle, and adds up their storages. torch does not report when
+these are released; the live run notes when they go, and the curve has a row for each. With more than 100,000 tensors,
+and in a file that another program recorded, only the tensors of models and optimizers are known, or only what was
+released in the recording, and the overview says so; such a block ends when its address is used again, or when its
+parameter has another gradient or state. Memory that a thread releases which is not recorded (see --all-threads) counts
+until its address is used again.
 
 **Names of tensors.** Parameters, buffers, gradients and state are called by the path of the parameter. Other tensors
 are called by what the user's code calls them: a live run with --memory looks at the variables of the user's functions
