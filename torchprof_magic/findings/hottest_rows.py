@@ -60,7 +60,7 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     name = _name_in(trace, every)
     first, *others = rows.head(2).to_dicts()
     rest = _of_rest(every, times)
-    of_ops = " of the ops" if rest else ""
+    of_ops = " of the ops" if _is_first_no_row(every) else ""
     said = f"{_begun(name(first))} takes most {_called(column)}{of_ops}, {times.of(first)}{times.each}"
     if others and others[0][column.name] >= _LEAST_NEXT * first[column.name]:
         said += f", then {name(others[0])} with {times.of(others[0])}"
@@ -130,6 +130,10 @@ def _is_no_row(rows: pl.DataFrame) -> pl.Expr:
     return is_scope() | (pl.col("kind") == NO_OP)
 
 
+def _is_first_no_row(rows: pl.DataFrame) -> bool:
+    return bool(rows.select(_is_no_row(rows).first()).item())
+
+
 def _called(column: Column) -> str:
     """Return what a column holds: ``self CPU time`` for Self CPU, and ``time`` for Time."""
     title = column.title if column.title[:2].isupper() else column.title[:1].lower() + column.title[1:]
@@ -157,14 +161,15 @@ def code_of(name: str) -> str:
 
 
 def _of_rest(rows: pl.DataFrame, times: Times) -> str:
-    """Return what takes more than the first of the rows that have a name of their own."""
+    """Return what takes more than the first of the rows that have a name of their own, unless that only waits."""
     first = rows.row(0, named=True)
-    if not rows.select(_is_no_row(rows)).to_series()[0]:
+    if not _is_first_no_row(rows):
         return ""
     if first["kind"] == NO_OP:
         return f"; {times.of(first)} are under no op"
+    # Its time stands in the rows of the threads that it waits for.
     if first["phase"] == "waiting":
-        return f"; the scope {code_of(first['name'])} waits {times.of(first)} for autograd's threads"
+        return ""
     return f"; the scope {code_of(first['name'])} takes {times.of(first)} outside of them"
 
 

@@ -258,7 +258,7 @@ CAUSE_TITLES = {
     "allocation": "memory from the driver",
     "op dispatch": "op dispatch",
     "python": "Python between ops",
-    "queued": "launched work not yet started",
+    "queued": "launched work to begin",
     "profiler": "the profiler itself",
     "missing": "missing events",
     "unknown": "an unknown reason",

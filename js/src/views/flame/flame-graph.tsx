@@ -421,6 +421,7 @@ function toneText(kinds: readonly string[]): string {
   const kernels = kinds.includes("kernel") ? ["kernels"] : [];
   const strong = own.length > 0 ? [`strong: ${own.join(", ")}`] : [];
   return [
+    "color: what most of a box is",
     ...strong,
     ...(own.length > 0 ? [`pale: ${[...ops, ...kernels].join(", ")}`] : []),
     ...library,
