@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 MOST_CHARS = 160
 GUARD = re.compile(r"^(?P<frame>[0-9]+)/[0-9]+: (?P<reason>.*)", re.DOTALL)
 _EXPLAINED = re.compile(r"^\s*Explanation: (?P<text>[^\n]+)", re.MULTILINE)
-# What torch calls an `if` on a tensor.
-_BRANCH = "generic_jump"
+# What torch calls an `if` on a tensor, and one in a function that a compiled one calls.
+_BRANCH, _BRANCH_IN_CALLED = "generic_jump", "Explanation: Detected data-dependent branching"
 _NS_PER_S, _NS_PER_US, _US_PER_S = 1_000_000_000, 1_000, 1_000_000
 # Beyond it, a number of seconds is none; in ns, it fits into 63 bits.
 _MOST_S = 9e9
@@ -60,7 +60,7 @@ def without_number(reason: str) -> str:
 
 def why_broken(reason: str) -> str:
     """Return a reason in a few words: torch's explanation where it gives one."""
-    if reason.startswith(_BRANCH):
+    if reason.startswith(_BRANCH) or _BRANCH_IN_CALLED in reason:
         return "Data-dependent branching, such as `if` on a tensor"
     match = _EXPLAINED.search(reason)
     text = match["text"] if match else (reason.strip().splitlines() or [""])[0]

@@ -172,7 +172,7 @@ def _longer(trace: Trace) -> str:
     count, share = f"{format_count(found.steps)} of {counted(found.of, 'step')}", format_ratio(found.ratio)
     return (
         f"{count} without the profiler took more than {OUTLIER_RATIO} times as long as each that counts, "
-        f"{share} of their time: what they do is in none of these figures. Record more steps, with --active."
+        f"{share} of their time: what takes longer there is in none of these figures. Record more steps, with --active."
     )
 
 

@@ -381,6 +381,18 @@ def test_a_line_that_breaks_a_graph_is_named_with_what_to_change_there(reason: s
     assert all(each.fix.startswith(fix) for each in found)
 
 
+def test_a_line_that_breaks_two_graphs_has_one_advice_with_both_reasons() -> None:
+    """Torch may tell a break in a function that a compiled one calls for both, in other words."""
+    broken = region("1/0", 0, 4_000), region("2/0", 1_000, 2_000)
+    breaks = [GraphBreak(reason=reason, file="model.py", line=7) for reason in ("one", "other")]
+    frames = tuple(
+        CompiledFrame(frame=frame, name=frame, file="model.py", line=5, breaks=(found,))
+        for frame, found in zip(("1", "2"), breaks, strict=True)
+    )
+    (found,) = advice(*broken, compiled=frames)
+    assert found.evidence.endswith("Why: one (model.py:7); other (model.py:7).")
+
+
 def test_functions_that_are_compiled_again_on_two_lines_have_their_own_guards() -> None:
     code = [frame(f"train.py({line}): f", start, 4_000) for line, start in ((4, 0), (9, 5_000))]
     compiling = [span("entire_frame_compile", start, 2_000) for start in (10, 5_010)]

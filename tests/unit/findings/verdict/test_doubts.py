@@ -92,7 +92,7 @@ def test_time_in_steps_that_do_more_than_those_recorded_is_told() -> None:
     (doubt,) = doubts_with(90, 90, 90, 90, 160, 90, 90, 90, 90, 200)
     assert doubt == (
         "2 of 10 steps without the profiler took more than 1.5 times as long as each that counts, 33.3 % of their "
-        "time: what they do is in none of these figures. Record more steps, with --active."
+        "time: what takes longer there is in none of these figures. Record more steps, with --active."
     )
     assert doubts_with(90, 90, 90, 90, 140, 90, 90, 90, 90, 140) == []
     assert doubts_with(90, 90, 90, 1000) == []  # one may have been a collection of garbage

@@ -231,11 +231,13 @@ def graph_breaks(trace: Trace) -> list[Advice]:
             f"{counted(max(round(breaks), 1), 'time')} and goes on in another graph{_resumed(trace)}."
         )
         placed = [each_one for each_one in known if each_one.file and each_one.line is not None]
-        lines = placed if len(placed) == len(known) <= MOST_NAMED else []
-        for each_one in lines:
-            cost = _cost_of_break(trace, regions[inside], each_one, is_only=len(lines) == 1)
-            words = f"{evidence}{cost} {_why_broken(trace, [each_one])}"
-            found.append(_graph_break(words, each_one.file, each_one.line, each_one.reason))
+        lines = list(dict.fromkeys((each_one.file, each_one.line) for each_one in placed))
+        lines = lines if len(placed) == len(known) and len(lines) <= MOST_NAMED else []
+        for place in lines:
+            here = [each_one for each_one in placed if (each_one.file, each_one.line) == place]
+            cost = _cost_of_break(trace, regions[inside], here[0], is_only=len(lines) == 1)
+            words = f"{evidence}{cost} {_why_broken(trace, here)}"
+            found.append(_graph_break(words, *place, here[0].reason))
         if not lines:
             found.append(_graph_break(f"{evidence} {_why_broken(trace, known)}", file, line))
     return found
