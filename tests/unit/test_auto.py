@@ -16,6 +16,7 @@ from torch._dynamo.utils import counters
 
 import torchprof_magic as tp
 from torchprof_magic.capture import details
+from torchprof_magic.capture.news import News
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -285,6 +286,15 @@ def test_lines_are_left_out_where_the_details_took_the_limit(monkeypatch: pytest
     assert report.trace.meta.two_pass.detail_steps == (6,)
     (problem,) = [problem for problem in report.problems if problem.code == "capture.lines_left_out"]
     assert problem.fix.endswith("or --lines.")
+
+
+def test_the_recording_is_done_where_the_step_for_lines_would_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int]] = []
+    monkeypatch.setattr(details.DetailsCost, "may_record_lines", lambda *_: False)
+    monkeypatch.setattr(News, "tell_phase", lambda _, __, phase, step: told.append((phase, step)))
+    recorded(20)
+    assert told[-1] == ("done", 15)
+    assert [phase for phase, _ in told].count("done") == 1
 
 
 def test_lines_without_details_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -733,7 +733,7 @@ class CaptureSession:
                 self._transit(advance)
         else:
             self._transit(advance)
-        if was_recording and not recorder.is_recording:
+        if recorder.is_over or (was_recording and not recorder.is_recording):
             self.news.tell_phase(recorder, recorder.phase, recorder.step)
         self.news.tell_cycles(recorder)
         recorder.go_on()
