@@ -4,7 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 BUNDLE := torchprof_magic/static/report.js
 TORCH  := torch==2.13.0
-PIP    := $(BIN)/pip install -q --disable-pip-version-check
+# Of what is installed, most is never imported. What the tests import is compiled on all cores afterwards.
+PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+COMPILE = $(BIN)/python -m compileall -q -j 0 -x '/tests/'
 # Two more than cores, because tests wait for kernels and browsers to start. Long files come first in the tree.
 PYTEST  = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(2 + (os.cpu_count() or 1))') \
           --dist loadfile --no-loadscope-reorder --durations=40
@@ -26,7 +28,9 @@ demo: $(VENV)/.installed $(BUNDLE)
 lab: $(VENV)/.installed $(BUNDLE)
 	$(BIN)/jupyter lab --notebook-dir=notebooks
 
-test: $(VENV)/.tested $(BUNDLE) chromium
+# What is installed, built and compiled does not wait for what it does not need.
+test:
+	@$(MAKE) --no-print-directory -j 3 $(VENV)/.compiled $(VENV)/.tested $(BUNDLE) chromium
 	export CHROMIUM="$$(cat $(VENV)/.chromium)"; \
 	$(BIN)/python scripts/beside.py scripts/check "cd js && npm test && npm run size" -- $(PYTEST)
 
@@ -100,21 +104,31 @@ docs: $(VENV)/.documented
 screenshots: $(VENV)/.tested $(BUNDLE) chromium
 	CHROMIUM="$$(cat $(VENV)/.chromium)" $(BIN)/python scripts/make_screenshots.py
 
+# The pip that comes with an older Python takes twice as long to choose among the wheels of a large index.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
+	-$(PIP) 'pip>=25'
 
-# torch is pinned and installed first: an unpinned torch can bring gigabytes of CUDA libraries.
-$(VENV)/.torch: $(VENV)/bin/python
+# torch is pinned and installed first: an unpinned torch can bring gigabytes of CUDA libraries. It waits for Node.js,
+# because two pips must not install into one environment at once.
+$(VENV)/.torch: $(VENV)/bin/python | $(NODE)
 	$(PIP) $(TORCH)
+	touch $@
+
+# A file that is no valid Python, as a template, is none of ours.
+$(VENV)/.compiled: $(VENV)/.torch
+	@$(COMPILE) $(VENV)/lib torchprof_magic >/dev/null || true
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.torch $(BUNDLE) pyproject.toml
 	$(PIP) -e '.[lab]' nbclient
 	touch $@
 
-$(VENV)/.tested: $(VENV)/.installed
-	$(PIP) -e '.[lab,test]'
-	touch $@
+# With what `make demo` needs, so that packages are chosen only once.
+$(VENV)/.tested: $(VENV)/.torch $(BUNDLE) pyproject.toml
+	$(PIP) -e '.[lab,test]' nbclient
+	@$(COMPILE) $(VENV)/lib >/dev/null || true
+	touch $(VENV)/.installed $@
 
 $(VENV)/.documented: $(VENV)/.installed
 	$(PIP) -e '.[docs]'
