@@ -7,6 +7,7 @@ Polars starts threads when it is imported, and would hang in a fork, so each for
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -183,6 +184,9 @@ def _run_code(code: CodeType, **names: str) -> None:
 def main() -> None:
     """Serve; in a fork, be what was asked for."""
     server = Server(sys.argv[1])
+    # Otherwise each fork looks through all of torch before it ends, and in collections, for longer than it runs.
+    gc.collect()
+    gc.freeze()
     print("ready", flush=True)
     if (request := server.serve()) is not None:
         become(request)

@@ -164,7 +164,7 @@ def test_a_job_of_torchrun_is_opened_while_it_runs_and_again_when_it_has_ended(t
             assert early.ranks["rank"].to_list() == [0]
             assert [each.code for each in early.problems if each.code.startswith("ranks.")] == ["ranks.missing"]
             (folder / "go").touch()
-            assert job.wait(timeout=60) == 0, said.read_text()
+            assert job.wait(timeout=240) == 0, said.read_text()
         finally:
             job.kill()
     late = tp.load(folder)

@@ -89,7 +89,7 @@ def ended(
     command = [sys.executable, "-W", "ignore", "-c", LIMIT + code, str(free_mb), trace]
     several = {"POLARS_MAX_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **several, **environment}
+        command, capture_output=True, text=True, check=False, timeout=240, env={**os.environ, **several, **environment}
     )
     assert done.returncode == status, done.stderr[-2000:]
     return done
