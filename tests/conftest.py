@@ -61,9 +61,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
     return ByFileAndBrowser(config, log)
 
 
-def pytest_collection_finish() -> None:
-    """Leave out what the collected tests consist of wherever all objects are looked at."""
-    _leave_out_what_is_there()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage among what is imported, and leave it and the tests out wherever all objects are looked at."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        _leave_out_what_is_there()
 
 
 def _leave_out_what_is_there() -> None:

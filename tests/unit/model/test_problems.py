@@ -28,35 +28,36 @@ class Report(NamedTuple):
 
 
 @cache
-def trees() -> dict[Path, ast.Module]:
-    """Return the code of every module of the package but the table's own."""
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+def strings_and_calls() -> tuple[list[tuple[Path, str]], list[tuple[Path, ast.Call]]]:
+    """Return every string and every call in every module of the package but the table's own."""
+    strings, calls = [], []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                strings.append((path, node.value))
+            elif isinstance(node, ast.Call):
+                calls.append((path, node))
+    return strings, calls
 
 
 def literals() -> dict[str, str]:
     """Return every string in the package that has the form of a code, with a place where it stands."""
-    found = {
-        node.value: path.name
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value)
-    }
+    found = {value: path.name for path, value in strings_and_calls()[0] if CODE.fullmatch(value)}
     return {code: place for code, place in found.items() if code not in FILENAMES}
 
 
 def reports() -> list[Report]:
     """Return every call that reports a problem with a literal code and literal names of its values."""
     found = []
-    for path, tree in trees().items():
-        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            is_report = name in ("problem", "note", "_give_up") and bool(call.args)
-            if not is_report or not isinstance(call.args[0], ast.Constant):
-                continue
-            names = [keyword.arg for keyword in call.keywords]
-            if None not in names:
-                code = call.args[0].value
-                found.append(Report(f"{path.name}:{call.lineno}", code, {str(name) for name in names} - {"count"}))
+    for path, call in strings_and_calls()[1]:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        is_report = name in ("problem", "note", "_give_up") and bool(call.args)
+        if not is_report or not isinstance(call.args[0], ast.Constant):
+            continue
+        names = [keyword.arg for keyword in call.keywords]
+        if None not in names:
+            code = call.args[0].value
+            found.append(Report(f"{path.name}:{call.lineno}", code, {str(name) for name in names} - {"count"}))
     return found
 
 
@@ -83,9 +84,8 @@ def test_every_report_of_a_problem_gives_the_values_of_its_text_and_no_others() 
 def test_problems_are_made_from_the_table_only() -> None:
     makers = {
         path.relative_to(PACKAGE).as_posix()
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Problem"
+        for path, call in strings_and_calls()[1]
+        if getattr(call.func, "id", "") == "Problem"
     }
     # It says of which ranks a problem is that their recordings have.
     assert makers == {"jobs/load.py"}
