@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from IPython.core.error import InputRejected, UsageError
 
-from torchprof_magic.capture import FUNCTIONS, MARKED_LOOP, open_to_interrupts, protected
+from torchprof_magic.capture import FUNCTIONS, LINES, MARKED_LOOP, open_to_interrupts, protected
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import CellSource, source_lines
 from torchprof_magic.run.line_marks import mark_lines, with_marks
@@ -237,10 +237,12 @@ def _body_of(
 ) -> CodeType:
     """Return the code of the cell with what makes its steps; without that, if it fails."""
     try:
-        return _with_helpers(compiled, session, names)
+        body = _with_helpers(compiled, session, names)
     except Exception as exc:  # noqa: BLE001 - the cell must run all the same
         session.parts.fail(MARKED_LOOP, exc)
         return _left_out(_compiled(shell, compiled.code, compiled.source).body, session)
+    session.parts.run(LINES, session.program.lines.be_of, body, compiled.last)
+    return body
 
 
 def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[str, object]) -> CodeType:

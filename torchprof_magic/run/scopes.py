@@ -128,7 +128,10 @@ def _function_sites(watched: Sequence[LineSite], cell: CellSource | None, before
 
 
 def _function_runs(marks: ProgramMarks, site_of: IntArray) -> _Runs:
-    """Return the runs of the lines of functions: each lasts until the next line of its call, or the return."""
+    """Return the runs of the lines of functions: each lasts until the next line of its call, or the return.
+
+    Lines that go on as the cycle ends last until then, such as that in which an optimizer ends the last step.
+    """
     numbers = np.frombuffer(marks.functions, np.int64) if len(marks.functions) else np.empty(0, np.int64)
     found: list[tuple[int, int, int]] = []
     calls: list[tuple[int, int]] = []  # the line that each open call is in, and when it began
@@ -142,7 +145,8 @@ def _function_runs(marks: ProgramMarks, site_of: IntArray) -> _Runs:
             found.append((line, began_ns, time_ns))
         if mark != _RETURNED:
             calls.append((mark, time_ns))
-    found += [(line, began_ns, time_ns) for line, began_ns in calls if line]
+    until_ns = max((time_ns, *(ended_ns for _, _, ended_ns in marks.steps)))
+    found += [(line, began_ns, until_ns) for line, began_ns in calls if line]
     table = np.array(found, np.int64).reshape(-1, 3)
     site = np.append(site_of, NO_PARENT)[np.minimum(table[:, 0] - 1, len(site_of))]
     known = np.flatnonzero((site >= 0) & (table[:, 2] > table[:, 1]))

@@ -62,6 +62,14 @@ def test_a_cell_that_steps_its_optimizer_itself_names_no_function(shell: Interac
     assert sentence(report) == "steps 0–1 recorded, one per call of optimizer.step()"
 
 
+@pytest.mark.parametrize("callback", ["", "tp.callbacks.hf(), "])
+def test_the_line_of_the_cell_that_trains_has_the_time_of_each_step(shell: InteractiveShell, callback: str) -> None:
+    report = run(shell, f"x = 1\nTrainer({callback}batches=8).train()\nx = 2")
+    lines = dict(report.lines.select("source", "total_cpu_ns").rows())
+    assert report.steps.height > 1
+    assert lines[f"Trainer({callback}batches=8).train()"] > 0.9 * report.steps["dur_ns"].sum()
+
+
 def test_with_a_callback_the_steps_are_those_of_the_training(shell: InteractiveShell) -> None:
     report = run(shell, "callback = tp.callbacks.hf()\nTrainer(callback, batches=8).train()\nx = 1")
     assert sentence(report) == "steps 2–4 recorded, stepped by callbacks.hf()"

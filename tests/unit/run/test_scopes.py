@@ -38,12 +38,14 @@ def scopes(
     function_lines: tuple[LineSite, ...] = (),
     clock: tuple[tuple[int, int, int], ...] = CLOCK,
     unix_ns: int | None = None,
+    ended: int | None = None,
 ) -> list[tuple[str, int, int, int]]:
     """Name, lane, start and duration in us of the scopes."""
     marks = ProgramMarks(
         cycle=0,
         clock=clock,
         unix_ns=unix_ns,
+        steps=() if ended is None else ((0, at(0), at(ended)),),
         lines=array("q", [number for us, line in lines for number in (at(us), line)]),
         calls=array("q", [number for us, thread, module in calls for number in (at(us), thread, module)]),
         functions=array("q", [number for us, line in functions for number in (at(us), line)]),
@@ -127,6 +129,13 @@ def test_lines_of_functions_lie_inside_the_line_that_called_them() -> None:
         ("f(x)", 0, 25, 7),
         ("for x in y:", 0, 28, 1),
     ]
+
+
+def test_a_line_of_a_function_in_which_the_last_step_ends_lasts_until_then() -> None:
+    """As that which calls the optimizer, whose step ends the step."""
+    watched = (LineSite(file="cell", line=1, first_line=1), LineSite(file="cell", line=2, first_line=1))
+    found = scopes(functions=[(20, -1), (21, 1), (25, 2)], function_lines=watched, ended=60)
+    assert found == [("for x in y:", 0, 21, 4), ("f(x)", 0, 25, 35)]
 
 
 def test_lines_are_those_of_python_whatever_characters_are_in_them() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections import Counter, deque
 from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from torchprof_magic.capture.watch.users_code import OWN_FOLDER
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType, FrameType
 
 # Marks alternate between a time and a line, which is far smaller.
 MAX_LINE = 1_000_000_000
@@ -35,7 +39,7 @@ class LineMarks:
     numbers are far below times, so a mark that was interrupted between the two is recognized.
     """
 
-    __slots__ = ("_kept", "_looped", "append", "clock", "is_inner_on", "is_on", "left_out", "lost", "pending")
+    __slots__ = ("_codes", "_kept", "_looped", "append", "clock", "is_inner_on", "is_on", "left_out", "lost", "pending")
 
     def __init__(self) -> None:
         self.pending: deque[int] = deque(maxlen=2 * MAX_MARKS_OF_STEP)
@@ -44,6 +48,7 @@ class LineMarks:
         self.is_on = False
         self.is_inner_on = False
         self.lost = 0
+        self._codes: frozenset[int] = frozenset()
         # The lines whose marks were left out of steps that were kept.
         self.left_out: frozenset[int] = frozenset()
         self._looped: frozenset[int] = frozenset()
@@ -58,6 +63,23 @@ class LineMarks:
         if self.is_on:
             self.append(self.clock())
             self.append(line)
+
+    def be_of(self, *codes: CodeType | None) -> None:
+        """Tell the code of the cell, which is not kept: it holds this object, and Python could free neither."""
+        self._codes = frozenset(map(id, codes))
+
+    def mark_running(self) -> None:
+        """Note that a line of the cell goes on as a step begins: the step was made in what the line calls.
+
+        A line that makes the step itself, as the header of a loop does, is over, or notes itself.
+        """
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
+        is_in_called = False
+        while frame is not None and id(frame.f_code) not in self._codes:
+            is_in_called |= not frame.f_code.co_filename.startswith(OWN_FOLDER)
+            frame = frame.f_back
+        if frame is not None and is_in_called:
+            self.mark(frame.f_lineno)
 
     def switch(self, *, is_on: bool) -> None:
         """Begin or end to note lines; marks in inner loops stay off once they were too many."""

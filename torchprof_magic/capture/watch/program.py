@@ -178,6 +178,7 @@ class ProgramWatch:
         self._parts.run(IMPORTS, self._imports.begin)
         if is_watched:
             self._parts.run(GARBAGE, self._garbage.begin)
+            self._parts.run(LINES, self.lines.mark_running)
         if is_recorded and self.waits is not None:
             self._parts.run(WAITS, self.waits.begin_step)
         self._began_ns = perf_counter_ns()

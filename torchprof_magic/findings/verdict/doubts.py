@@ -59,7 +59,7 @@ def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
         _incomplete, _sparse, _unlaunched, _unmatched, _instant, _lost, _impossible, _one_time, _imports, _from_before,
-        _cold_outliers, _longer, _stacks, _distorted, _crowded, _warming_up, _other_outliers, _uneven, _few,
+        _cold_outliers, _stacks, _distorted, _crowded, _longer, _warming_up, _other_outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
