@@ -16,6 +16,7 @@ from torchprof_magic.model.shapes import Column
 from torchprof_magic.model.units import counted, enumerated, printable, short_file
 from torchprof_magic.tables.memory.in_use import memory_frame
 from torchprof_magic.tables.ops.kernels import kernels_table
+from torchprof_magic.tables.ops.op_groups import is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
 from torchprof_magic.tables.source.lines import lines_table
 from torchprof_magic.tables.source.modules import OUTSIDE, modules_table
@@ -207,7 +208,10 @@ def _per_step(trace: Trace, frame: pl.DataFrame, calls: str, cpu_ns: pl.Expr, de
 
 
 def _ops(trace: Trace) -> pl.DataFrame:
-    frame = ops_table(trace, counted_part(trace)).frame.filter(pl.col("kind") != NO_OP)
+    frame = ops_table(trace, counted_part(trace)).frame
+    # What a range waits for stands in the rows of the threads that it waits for.
+    only_waits = is_scope() & (pl.col("phase") == "waiting").fill_null(value=False)
+    frame = frame.filter((pl.col("kind") != NO_OP) & ~only_waits)
     device_ns = pl.col("self_device_ns") if trace.has_device else pl.lit(0)
     frame = with_fused_names(trace, frame)
     return _per_step(trace, frame, "calls", pl.col("self_cpu_ns"), device_ns).select("name", *_VALUES)

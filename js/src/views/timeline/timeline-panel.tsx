@@ -427,17 +427,14 @@ function HostLine({ report, moves, range }: HostProps) {
       data-tp-host={Math.round(whole)}
       title={sums.map(({ phase, ns }) => `${formatNs(ns)} ${phaseTitle(phase)}`).join("\n")}
     >
-      The host {waited > 0 ? "waits " : "does not wait "}
-      {!isExact && "about "}
-      {waited > 0 && <strong>{ofWhole(waited, whole)}</strong>}{" "}
+      The host {waited > 0 ? "waits" : "takes"} {!isExact && "about "}
+      <strong>{ofWhole(waited || (main?.ns ?? 0), whole)}</strong>{" "}
       {range === null ? partTitle(moves.models.overview, moves.span) : "in this range"}
       {waitedFor(moves.model, waits)}
-      {main !== undefined && (
-        <>
-          ; {waited > 0 ? "of the rest most" : "most"} is {phaseTitle(main.phase)},{" "}
-          {unbroken(formatNs(main.ns))}
-        </>
-      )}
+      {main !== undefined &&
+        (waited > 0
+          ? `; of the rest most is ${phaseTitle(main.phase)}, ${unbroken(formatNs(main.ns))}`
+          : ` for ${phaseTitle(main.phase)}`)}
       .
       {unseen > LEAST_UNSEEN * (waited + unseen) && (
         <span data-tp-unseen>

@@ -3,11 +3,15 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { unbroken } from "../../base/format";
+import { shortenName } from "../../base/names";
 import { revealIn } from "../../state/store";
 import type { Span } from "../../wire/header";
 import { Button } from "../common/button";
 import { type ReportContext, tabsOf } from "../common/context";
 import { StepChart } from "./step-chart";
+
+// Of a name in a sentence.
+const NAME_CHARS = 48;
 
 interface VerdictProps {
   readonly report: ReportContext;
@@ -107,7 +111,11 @@ export function renderSpan({ text: written, style }: Span, index: number) {
     case "strong":
       return <strong key={key}>{span.text}</strong>;
     case "code":
-      return <code key={key}>{span.text}</code>;
+      return (
+        <code key={key} title={span.text}>
+          {shortenName(span.text, NAME_CHARS)}
+        </code>
+      );
     default:
       return span.text;
   }

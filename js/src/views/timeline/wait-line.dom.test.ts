@@ -1,0 +1,46 @@
+import { h, render } from "preact";
+import { expect, it } from "vitest";
+import { SLICES_VIEW, sliceFrame } from "../../../test/timeline-slices";
+import { ns } from "../../base/units";
+import type { ReportContext } from "../common/context";
+import { createTimelineModel } from "./timeline-model";
+import type { TimelineMoves } from "./timeline-moves";
+import { WaitLine } from "./timeline-panel";
+
+const MS = 1_000_000;
+// Those of the host, as without a device.
+const threads = SLICES_VIEW.lanes.slice(0, 1);
+const lanes = [...threads, { ...threads[0], kind: "host_waits" as const }];
+const view = { ...SLICES_VIEW, lanes } as typeof SLICES_VIEW;
+const step = { lane: 0, start: 0, dur: 20 * MS, name: "Step 1", kind: "step", count: 1 };
+
+const phase = (start: number, dur: number, name: string) => {
+  const at = { lane: 0, depth: 1, start: start * MS, dur: dur * MS };
+  return { ...at, name, kind: "phase", phase: name };
+};
+
+/** What is said of a step of 20 ms with these slices, and no device. */
+function said(...slices: Parameters<typeof sliceFrame>[0]): string {
+  const model = createTimelineModel(view, sliceFrame([step, ...slices]));
+  const span = { start: ns(0), end: ns(20 * MS) };
+  const moves = { model, span, models: { overview: model, source: null } };
+  const report = { source: { header: { views: [] } } } as unknown as ReportContext;
+  const root = document.createElement("div");
+  const props = { report, moves: moves as unknown as TimelineMoves, range: null };
+  render(h(WaitLine, props), root);
+  return (root.textContent ?? "").replaceAll("\u00a0", " ");
+}
+
+it("says how long the host waits and in what, and what most of the rest is", () => {
+  const sleep = { lane: lanes.length - 1, start: 16 * MS, dur: 4 * MS, name: "time.sleep" };
+  const phases = [phase(0, 4, "forward"), phase(4, 12, "backward"), phase(16, 4, "idle")];
+  expect(said(...phases, { ...sleep, kind: "blocking" })).toBe(
+    "The host waits 4 of 20 ms in the whole recording in time.sleep; of the rest most is backward, 12 ms.",
+  );
+});
+
+it("says what the host does for most of the time where it is not seen to wait", () => {
+  expect(said(phase(0, 5, "forward"), phase(5, 15, "communication"))).toBe(
+    "The host takes 15 of 20 ms in the whole recording for communication.",
+  );
+});
