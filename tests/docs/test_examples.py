@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from amount import thorough
+from forking import forked_python
 
 from torchprof_magic.__main__ import _check_parser, _mcp_parser, _parser
 
@@ -21,7 +21,7 @@ QUICK = ("docs/questions/gpu-is-idle.md",)
 
 
 def _run(*pages: str) -> None:
-    run = subprocess.run([sys.executable, str(SCRIPT), *pages], capture_output=True, text=True, check=False, cwd=ROOT)
+    run = subprocess.run(forked_python(str(SCRIPT), *pages), capture_output=True, text=True, check=False, cwd=ROOT)
     assert run.returncode == 0, run.stdout + run.stderr[-2_000:]
     assert run.stdout.endswith("All examples run.\n")
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from forking import forked_python
 from support import allocation, annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
@@ -119,5 +120,5 @@ def test_the_fixture_records_a_part_of_a_test(pytester: pytest.Pytester) -> None
     )
     # In a process of its own: pytest would forget the modules that the test imports, and torch cannot import some of
     # them twice.
-    result = pytester.runpytest_subprocess()
+    result = pytester.run(*forked_python("-m", "pytest"))
     result.assert_outcomes(passed=1)
