@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,17 +47,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: len(item.path.parts))
 
 
+@cache
+def _opens_notebooks(file: str) -> bool:
+    """Return whether the tests of a file need a server of notebooks."""
+    text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    return "open_notebook" in text or "server" in text
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | None:
-    """Give what needs a browser to one worker in a sample: a browser and a JupyterLab take long to start."""
+    """Give what opens notebooks in a browser to one worker in a sample, and what opens other pages to another one.
+
+    A JupyterLab and a browser take long to start.
+    """
     if IS_WHOLE or config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - not everyone has it
 
     class ByFileAndBrowser(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            folder = "tests/e2e/"
-            return folder if nodeid.startswith(folder) else str(super()._split_scope(nodeid))
+            if not nodeid.startswith("tests/e2e/"):
+                return str(super()._split_scope(nodeid))
+            return f"tests/e2e/ {_opens_notebooks(nodeid.partition('::')[0])}"
 
     return ByFileAndBrowser(config, log)
 
