@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 
+TRAINERS = "/made/site-packages/transformers/trainer.py"
+
+
 @pytest.fixture(autouse=True)
 def _trainers(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "transformers", TrainerCallback=TrainerCallback)
@@ -68,6 +71,12 @@ def test_the_line_of_the_cell_that_trains_has_the_time_of_each_step(shell: Inter
     lines = dict(report.lines.select("source", "total_cpu_ns").rows())
     assert report.steps.height > 1
     assert lines[f"Trainer({callback}batches=8).train()"] > 0.9 * report.steps["dur_ns"].sum()
+
+
+def test_code_around_a_cell_has_no_lines_in_its_report(shell: InteractiveShell) -> None:
+    """As that of a program that embeds IPython; the last expression of a cell is code of its own."""
+    report = run(shell, "x = 1\nTrainer(batches=8).train()", "--lines")
+    assert set(report.lines["file"].cast(str)) == {report.trace.meta.cell.filename, TRAINERS}
 
 
 def test_with_a_callback_the_steps_are_those_of_the_training(shell: InteractiveShell) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from array import array
+from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.parts import FUNCTIONS
-from torchprof_magic.capture.watch.users_code import UsersCode
+from torchprof_magic.capture.watch.users_code import OWN_FOLDER, UsersCode
 from torchprof_magic.model.recording import LineSite
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture.parts import Parts
 
+# What calls it is around the cell, and not part of it.
+_RUNS_CELLS = str(Path(OWN_FOLDER) / "ipython")
 # What stands in the place of a line: a function was called, or returned.
 CALLED, RETURNED = -1, -2
 MAX_MARKS = 2_000_000
@@ -95,7 +98,7 @@ class FunctionLines:
     def _begin_in_running(self) -> None:
         frames: list[FrameType] = []
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to the callers
-        while frame is not None and frame.f_code is not self._own_code:
+        while frame is not None and not frame.f_code.co_filename.startswith(_RUNS_CELLS):
             if self._lines_of(frame.f_code) is not None and _is_free(frame):
                 frames.append(frame)
             frame = frame.f_back
