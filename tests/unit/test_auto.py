@@ -307,6 +307,21 @@ def test_lines_without_details_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert function_lines(report) == dict.fromkeys(STEP_LINES, 3)
 
 
+def test_lines_of_a_step_that_did_other_work_are_named_as_missing() -> None:
+    step, done = training(), []
+
+    def varied() -> None:
+        step()
+        done.append(len(done))
+        for _ in range(100 if len(done) == 11 else 0):
+            torch.ones(3).sum()
+
+    report = recorded(12, varied)
+    assert function_lines(report) == {}
+    (found,) = (problem for problem in report.problems if problem.code == "capture.no_lines")
+    assert found.message.endswith("because the step that times them did other work than those of the times.")
+
+
 def test_nothing_traces_the_steps_but_the_one_for_lines() -> None:
     step = training()
     traced: list[bool] = []

@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.ingest import moved_scopes
 from torchprof_magic.model.intervals import nesting_order
+from torchprof_magic.model.problems import problem
 from torchprof_magic.model.trace import SCOPES_SCHEMA
 from torchprof_magic.run.scopes import function_scopes
 
@@ -37,7 +38,11 @@ def with_function_lines(trace: Trace, functions: pl.DataFrame) -> Trace:
         return trace
     moved = moved_scopes(trace, functions, passes.lines_cycle, passes.times_cycle)
     if not moved.steps:
-        return trace
+        ended = trace.steps.filter(pl.col("complete"), pl.col("cycle") == passes.lines_cycle)
+        if not (ended.height and functions.height):  # the run says why it timed none
+            return trace
+        differs = problem("capture.no_lines", reason="the step that times them did other work than those of the times")
+        return replace(trace, problems=(*trace.problems, differs))
     every = pl.concat([trace.scopes, moved.scopes])
     order = nesting_order(*(every[name].to_numpy() for name in ("lane", "start_ns", "dur_ns")))
     known = replace(trace.meta, two_pass=replace(passes, line_steps=moved.steps))
