@@ -112,15 +112,15 @@ PLACES: tuple[BadFile, ...] = (
             ("9" * 30, {}),
         )
     ),
-    kept("a process of 5,000 digits", with_b(pid=MANY_DIGITS), "a c b", {**ODD, "chrome.no_launch": 1}),
+    kept("a process of 5,000 digits", with_b(pid=MANY_DIGITS), "a c b", ODD),
     kept("no process and no thread", with_b(pid=None, tid=None), "a c b"),
     kept(
         "a thread as a float and as text is the same",
         trace(A, event("b", 3, tid="1.0"), event("c", 5, tid='"1"')),
         "a b c",
     ),
-    kept("a number as a category", with_b(cat="5"), "a c b", {**ODD, "chrome.no_launch": 1}),
-    kept("a list as a category", with_b(cat="[]"), "a c b", {**ODD, "chrome.no_launch": 1}),
+    kept("a number as a category", with_b(cat="5"), "a c b", ODD),
+    kept("a list as a category", with_b(cat="[]"), "a c b", ODD),
     kept("null as a category", with_b(cat="null"), "a c b"),
     kept("no category", with_b(cat=None), "a c b"),
     kept("an unknown category", with_b(cat='"quantum"'), "a c b"),
