@@ -214,8 +214,10 @@ class Changes(HasTables[Runs]):
         compared_ns = self.change.after_ns - self.change.before_ns
         if self.change.certainty == "too few steps":
             return None
-        if self.kind == "unclear":
-            return new_or_gone(self.largest, min(self.change.before_ns, self.change.after_ns))
+        if self.kind == "unclear" or self.change.basis == "work":
+            alone = new_or_gone(self.largest, min(self.change.before_ns, self.change.after_ns))
+            if alone is not None or self.kind == "unclear":
+                return alone
         if (after > before) == is_slower:
             return cause_of(self.largest, after - before)
         if (compared_ns > 0) != is_slower:

@@ -36,19 +36,21 @@ function textOf(end: number, grown: readonly BlockGroup[], state: Blocks["state"
 const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
 
 it("names the two that hold most of the peak, and says where nothing grows", () => {
-  expect(textOf(90, [])).toBe(`${PEAK}It does not grow.`);
+  expect(textOf(90, [])).toBe(`${PEAK}It ends no higher than it began.`);
 });
 
 it("names what grows only where that is more than half of what is new", () => {
   expect(textOf(300, [group("a", 120), group("b", 80)])).toBe(
-    `${PEAK}It grows by 200 MiB, mostly a.`,
+    `${PEAK}It ends 200 MiB higher than it began, mostly a.`,
   );
-  expect(textOf(300, [group("a", 100), group("b", 100)])).toBe(`${PEAK}It grows by 200 MiB.`);
+  expect(textOf(300, [group("a", 100), group("b", 100)])).toBe(
+    `${PEAK}It ends 200 MiB higher than it began.`,
+  );
 });
 
 it("names nothing as what grows where it takes the place of something else", () => {
   // 140 MiB are new, and 90 MiB from the start are gone.
-  expect(textOf(150, [group("a", 140)])).toBe(`${PEAK}It grows by 50 MiB.`);
+  expect(textOf(150, [group("a", 140)])).toBe(`${PEAK}It ends 50 MiB higher than it began.`);
 });
 
 it("says first that holders are not known, and what brings them", () => {

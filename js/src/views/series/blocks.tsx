@@ -98,10 +98,10 @@ export function Holders({
           <Holder title={title} op={op} />
         </span>
       ))}
-      . {rise !== null && more <= 0 && "It does not grow."}
+      . {rise !== null && more <= 0 && "It ends no higher than it began."}
       {more > 0 && (
         <>
-          It grows by {unbroken(formatBytes(more))}
+          It ends {unbroken(formatBytes(more))} higher than it began
           {largest !== undefined && isMost && (
             <>
               , mostly <Holder {...largest} />
