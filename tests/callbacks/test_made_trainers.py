@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from amount import thorough
 from forking import forked_python
 from made_trainers import Callback, TrainerCallback, Work, as_library, install
 
@@ -452,6 +453,7 @@ as_library("transformers.trainer").MadeTrainer(callback, work=Work(at=3, act=fai
 """
 
 
+@thorough  # the same without the end of the script is in the sample
 def test_a_script_whose_training_fails_keeps_its_traces_when_it_ends(tmp_path: Path) -> None:
     code = FAILING.format(folder=str(Path(__file__).parents[1]), kept=str(tmp_path))
     ran = subprocess.run(forked_python("-c", code), capture_output=True, text=True, check=False)

@@ -149,6 +149,7 @@ def test_four_engines_are_one_report_and_an_engine_that_dies_is_told(kernel: Ker
     assert told == "['ranks.engine_lost', 'ranks.missing']"
 
 
+@thorough  # reading the ranks of a folder is in the sample
 def test_a_job_of_torchrun_is_opened_while_it_runs_and_again_when_it_has_ended(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

@@ -236,7 +236,7 @@ def test_the_advice_for_a_leak_depends_on_what_is_kept(shell: Any, before: str, 
     assert (words in found.fix, found.certainty) == (True, "measured")
     assert f", kept by line 6: `{step}`" in found.evidence
     assert f"allocated in line {found.line}) [saves " in tp.last.summary()
-    assert re.search(r"\[saves [\d.]+ KiB per step, measured\]", tp.last.summary())
+    assert re.search(r"\[saves [\d.]+ KiB per step, recorded\]", tp.last.summary())
 
 
 def test_a_file_of_the_page_names_the_holders_that_were_known_when_it_was_written(shell: Any, tmp_path: Path) -> None:

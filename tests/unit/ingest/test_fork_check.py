@@ -103,6 +103,7 @@ print("aten::sum" in p.report.ops["name"].to_list())
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells which processes are forks")
+@thorough
 def test_a_fork_within_a_first_recorded_block_can_use_polars() -> None:
     done = subprocess.run([sys.executable, "-c", IN_A_BLOCK], capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout == "[1, 2]\nTrue\n"
