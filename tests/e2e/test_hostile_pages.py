@@ -128,7 +128,7 @@ def test_every_view_shows_every_text_as_a_text(watched: Watched, file: Path) -> 
     watched.check()
 
 
-@pytest.fixture(params=["frames", pytest.param("call stacks", marks=thorough)])
+@pytest.fixture(params=[pytest.param(each, marks=thorough) for each in ("frames", "call stacks")])
 def grouped(request: pytest.FixtureRequest, file: Path, tmp_path: Path) -> Path:
     if request.param == "frames":
         return file
@@ -191,6 +191,7 @@ def use_flame(shown: Locator) -> None:
         shown.page.keyboard.press("Escape")
 
 
+@thorough  # that every view shows every text as a text is in the sample
 def test_a_search_for_any_text_finds_it_and_breaks_nothing(report: Report, watched: Watched, file: Path) -> None:
     shown = watched.open(file)
     texts = [text for text in sample(1) if len(text) < MAX_TEXT]

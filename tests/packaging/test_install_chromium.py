@@ -139,6 +139,7 @@ def test_playwright_downloads_where_the_systems_package_does_not_start(
     assert (again.stdout, again.stderr) == (f"{path}\n", f"Chromium: {path} (found in playwright's cache)\n")
 
 
+@thorough
 def test_a_machine_without_chromium_prints_what_to_install(machine: Machine) -> None:
     done = machine.install_chromium()
     assert done.returncode == 1

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from amount import thorough
 from examples import NAMES, ROOT, copy_with, examples, run_in
 from support import chrome, span
 
@@ -66,6 +67,7 @@ def test_a_tab_is_in_the_page_with_its_rows(copy: Path) -> None:
     assert [column["name"] for column in view["columns"]] == ["name", "dur_ns"]
 
 
+@thorough  # that a table and a tab can be added is in the sample
 def test_a_rule_gives_a_card_a_line_of_text_and_an_entry_of_the_docs(copy: Path) -> None:
     advice, text, html, header, page = run_in(
         copy_with(copy, "rule"),
