@@ -200,7 +200,7 @@ class ColumnBuilder:
         self._batch = events
         self._found = Findings()
         groups = _grouped(events)
-        if events and isinstance(events[0], HostEvent) and not all(starmap(_is_of_host, groups)):
+        if events and type(events[0]) is HostEvent and not all(starmap(_is_of_host, groups)):
             raise NeedsArgsError
         added = [
             columns

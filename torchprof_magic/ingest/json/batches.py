@@ -71,7 +71,7 @@ class EventText:
         self._offset = 0  # of the buffer within the text
         self._is_end = False
         self._beginning = b""
-        self._kind: type[HostEvent | Event] = HostEvent
+        self._kind: type[HostEvent] = HostEvent
         self._batch = b""
         self._commas = Commas(findings)
         self._salvager = Salvager(findings, self._commas)

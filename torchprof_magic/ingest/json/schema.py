@@ -74,22 +74,8 @@ class Args(HostArgs, gc=False):
 NO_ARGS = Args()
 
 
-class Event(Struct, gc=False):
-    """One entry of ``traceEvents``."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: Number = ""
-    pid: Number = None
-    tid: Number = None
-    ts: Number = None
-    dur: Number = None
-    id: Number = None
-    args: Args | None = None
-
-
 class HostEvent(Struct, gc=False):
-    """An event with the arguments that those of the host have."""
+    """One entry of ``traceEvents`` with the arguments that those of the host have."""
 
     ph: str = ""
     cat: str | None = None
@@ -100,6 +86,12 @@ class HostEvent(Struct, gc=False):
     dur: Number = None
     id: Number = None
     args: HostArgs | None = None
+
+
+class Event(HostEvent, gc=False):
+    """One entry of ``traceEvents`` with all arguments."""
+
+    args: Args | None = None
 
 
 class ExactEvent(Event, gc=False):

@@ -48,22 +48,18 @@ _BOTH = (
 )
 # What stands after each: the time without the modules inside.
 _OWN = {
-    "both_cpu_ns": Column(
-        name="own_cpu_ns",
-        title="Self CPU",
+    total: Column(
+        name=name,
+        title=f"Self {where}",
         unit="ns",
-        definition="Total CPU without that of modules inside it; of a row of several modules their sum.",
+        definition=f"Total {where} without that of modules inside it; of a row of several modules their sum.",
         has_bar=True,
         is_sum=True,
-    ),
-    "both_device_ns": Column(
-        name="own_device_ns",
-        title="Self device",
-        unit="ns",
-        definition="Total device without that of modules inside it; of a row of several modules their sum.",
-        has_bar=True,
-        is_sum=True,
-    ),
+    )
+    for total, name, where in (
+        ("both_cpu_ns", "own_cpu_ns", "CPU"),
+        ("both_device_ns", "own_device_ns", "device"),
+    )
 }
 _OWN_NAMES = tuple(column.name for column in _OWN.values())
 _SUMMED = [*(name for name, dtype in SCHEMA.items() if dtype == pl.Int64), *_OWN_NAMES]
