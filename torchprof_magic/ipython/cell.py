@@ -240,8 +240,10 @@ def _body_of(
         body = _with_helpers(compiled, session, names)
     except Exception as exc:  # noqa: BLE001 - the cell must run all the same
         session.parts.fail(MARKED_LOOP, exc)
-        return _left_out(_compiled(shell, compiled.code, compiled.source).body, session)
-    session.parts.run(LINES, session.program.lines.be_of, body, compiled.last)
+        body = _compiled(shell, compiled.code, compiled.source).body
+    else:
+        session.parts.run(LINES, session.program.lines.be_of, body, compiled.last)
+    session.parts.run(FUNCTIONS, _leave_out, session, body)
     return body
 
 
@@ -250,14 +252,13 @@ def _with_helpers(compiled: CompiledCell, session: CellSession, names: Mapping[s
     session.program.modules.namespace = names
     marks = session.program.lines
     choice = Choice(session, compiled.plan, marks, compiled.source.filename)
-    return _left_out(with_marks(with_steppers(compiled.body, choice.stepper_of), marks), session)
+    return with_marks(with_steppers(compiled.body, choice.stepper_of), marks)
 
 
-def _left_out(body: CodeType, session: CellSession) -> CodeType:
-    """Return the code of the cell, which is no function whose lines are timed."""
+def _leave_out(session: CellSession, body: CodeType) -> None:
+    """Time no lines of the code of the cell, which is no function."""
     if session.program.functions is not None:
-        session.parts.run(FUNCTIONS, session.program.functions.leave_out, body)
-    return body
+        session.program.functions.leave_out(body)
 
 
 def is_coroutine(code: CodeType) -> bool:
