@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from torchprof_magic.facts.host.asleep import asleep
 from torchprof_magic.facts.host.host_nest import host_nest, lanes_of, thread_segments
 from torchprof_magic.facts.host.host_states import does_more_than_python, thread_timelines
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
@@ -104,19 +105,22 @@ def _of_thread(trace: Trace, lane: int, segments: Segments) -> Pieces:
     row = np.append(host_nest(trace).row, NO_PARENT)[segments.event]
     if len(row) == 0:
         return _pieces(np.empty(0, np.int64), *(np.empty(0, np.int64) for _ in range(3)), is_work=False)
-    start, row = _cut_at_steps(trace, lane, segments.start_ns, row)
+    start, row = _cut(trace, lane, segments.start_ns, row)
     start, end, event, awaits = _with_awaits(trace, lane, start, row)
     found = _pieces(np.full(len(start), lane), start, end - start, event, is_work=False)
     return found._replace(is_await=awaits)
 
 
-def _cut_at_steps(trace: Trace, lane: int, start: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the segments of a thread, cut where its steps begin and end.
+def _cut(trace: Trace, lane: int, start: IntArray, row: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the segments of a thread, cut where its steps begin and end, and where it began and ended to wait.
 
-    What is shortened in a step is then not taken for a part of what the thread does between steps.
+    What is shortened in a step is then not taken for a part of what the thread does between steps, nor what it waits
+    for a part of what it does before and after.
     """
-    steps = trace.steps.filter(lanes_of_steps(trace) == lane)
-    at = np.union1d(steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()).astype(np.int64)
+    steps, waits = trace.steps.filter(lanes_of_steps(trace) == lane), asleep(trace)
+    times = [steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()]
+    times += [waits.start_ns, waits.end_ns] if lane == main_lane(trace) else []
+    at = np.unique(np.concatenate(times)).astype(np.int64)
     at = at[(at > start[0]) & (at < start[-1])]
     at = at[start[np.searchsorted(start, at)] != at]
     place = np.searchsorted(start, at)

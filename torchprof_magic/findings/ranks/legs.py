@@ -15,7 +15,7 @@ from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.on_path import is_path_shown
 from torchprof_magic.facts.step_graph.path import legs_of, replay_as_recorded
 from torchprof_magic.facts.step_graph.spans import spans_of_steps
-from torchprof_magic.findings.what_if.limits import GROUPS, groups_of
+from torchprof_magic.findings.what_if.limits import GROUPS, groups_of, names_of_pieces
 from torchprof_magic.findings.what_if.selection import with_all_inside
 from torchprof_magic.model.intervals import NO_PARENT
 from torchprof_magic.model.rows import frame_of, values_at
@@ -116,7 +116,7 @@ def _parts(trace: Trace, found: Legs) -> pl.DataFrame:
         {
             "leg": path.span,
             "kind": values_at(pl.Series([*GROUPS]), groups_of(trace, path)),
-            "name": values_at(trace.events["name"], row).cast(pl.String),
+            "name": names_of_pieces(trace, path.piece),
             "file": pl.Series(file, dtype=pl.String),
             "line": pl.Series(line, dtype=pl.Int32),
             "ns": path.dur_ns,

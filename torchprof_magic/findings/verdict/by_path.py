@@ -11,7 +11,17 @@ from torchprof_magic.facts.step_graph.on_path import is_path_shown
 from torchprof_magic.facts.step_graph.path import critical_path
 from torchprof_magic.facts.step_graph.spans import spans_of_steps
 from torchprof_magic.findings.what_if.asked import baseline, can_replay
-from torchprof_magic.findings.what_if.limits import CALLS, COMMUNICATION, DATA, DEVICE, GROUPS, OPS, PYTHON, groups_of
+from torchprof_magic.findings.what_if.limits import (
+    ASLEEP,
+    CALLS,
+    COMMUNICATION,
+    DATA,
+    DEVICE,
+    GROUPS,
+    OPS,
+    PYTHON,
+    groups_of,
+)
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -37,4 +47,6 @@ def path_shares(trace: Trace) -> PathShares | None:
     if not sums.any():
         return None
     shares = sums / sums.sum()
-    return PathShares(float(shares[[OPS, CALLS, PYTHON]].sum()), *map(float, shares[[DEVICE, DATA, COMMUNICATION]]))
+    return PathShares(
+        float(shares[[OPS, CALLS, PYTHON, ASLEEP]].sum()), *map(float, shares[[DEVICE, DATA, COMMUNICATION]])
+    )

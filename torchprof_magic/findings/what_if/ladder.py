@@ -14,6 +14,7 @@ from torchprof_magic.facts.step_graph.path import path_of
 from torchprof_magic.findings.what_if.asked import MOST_PIECES, MUCH_ASSUMED, baseline, is_without_launches, predicted
 from torchprof_magic.findings.what_if.changes import Changed
 from torchprof_magic.findings.what_if.limits import (
+    ASLEEP,
     COMMUNICATION,
     DATA,
     GROUPS,
@@ -33,7 +34,7 @@ MOST_RUNGS = 4
 # A rung that makes a step shorter by less of it does not help.
 LEAST_SHARE = 0.02
 # What can be gone altogether; of all else, half of the time remains.
-CAN_GO = (DATA, COMMUNICATION, WAITING)
+CAN_GO = (DATA, COMMUNICATION, ASLEEP, WAITING)
 
 
 # Where so much of the steps is done only once, it is recorded again first.

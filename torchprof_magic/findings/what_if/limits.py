@@ -9,11 +9,12 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import has_counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
-from torchprof_magic.facts.shared import in_category, is_named, name_numbers, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.fused_titles import shown_title
+from torchprof_magic.facts.step_graph.asleep import wait_of_pieces
 from torchprof_magic.facts.step_graph.graph import step_graph
-from torchprof_magic.facts.sums import sum_by
-from torchprof_magic.model.rows import rows_by_number, values_at
+from torchprof_magic.model.intervals import NO_PARENT
+from torchprof_magic.model.rows import values_at
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, STEP_PATTERN
 from torchprof_magic.model.units import format_ratio
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL, HOST_COLLECTIVE
@@ -32,9 +33,10 @@ GROUPS = {
     "ops": "ops on the host",
     "calls": "calls of the driver",
     "python": "Python",
+    "asleep": "waits of the host",
     "waiting": "the time until work begins or its end is known",
 }
-COMMUNICATION, DEVICE, DATA, OPS, CALLS, PYTHON, WAITING = range(len(GROUPS))
+COMMUNICATION, DEVICE, DATA, OPS, CALLS, PYTHON, ASLEEP, WAITING = range(len(GROUPS))
 MOST_NAME = 60
 
 
@@ -55,7 +57,7 @@ def group_of_pieces(trace: Trace) -> IntArray:
         found: np.ndarray = np.append(which, False)[row]
         return found
 
-    found = np.full(len(row), PYTHON, np.int64)
+    found = np.where(wait_of_pieces(trace) >= 0, ASLEEP, PYTHON)
     found[of(in_category(trace, "cpu_op"))] = OPS
     found[of(in_category(trace, "runtime"))] = CALLS
     found[np.append(phase_of_events(trace), -1)[row] == PHASES.index("data")] = DATA
@@ -78,21 +80,25 @@ def limit_of(trace: Trace, path: CriticalPath) -> Limit | None:
     sums = np.bincount(groups, path.dur_ns, minlength=len(GROUPS))
     group = int(sums.argmax())
     here = (groups == group) & (path.piece >= 0)
-    name = _name_of_most(trace, step_graph(trace).pieces.row[path.piece[here]], path.dur_ns[here])
+    name = _name_of_most(trace, path.piece[here], path.dur_ns[here])
     return Limit(group, float(sums[group]) / whole, name and shown_title(trace, name, is_kernel=False))
 
 
-def _name_of_most(trace: Trace, row: IntArray, ns: IntArray) -> str:
-    """Return the name of the events, or -1, that take most, other than of steps; the first by alphabet of several."""
-    is_named_else = np.append(~is_named(trace, STEP_PATTERN), False)[row]
-    row, ns = row[is_named_else], ns[is_named_else]
-    if len(row) == 0:
-        return ""
-    numbers = name_numbers(trace)[row].astype(np.int64)
-    sums = sum_by(numbers, ns, int(numbers.max()) + 1)
-    rows = rows_by_number(numbers, row, len(sums))
-    rows = rows[(rows >= 0) & (sums == sums[rows >= 0].max())]
-    return min(values_at(trace.events["name"], rows).cast(pl.String).to_list())
+def _name_of_most(trace: Trace, piece: IntArray, ns: IntArray) -> str:
+    """Return the name that takes most of some pieces, other than of steps; the first by alphabet of several."""
+    is_step = np.append(is_named(trace, STEP_PATTERN), False)[step_graph(trace).pieces.row[piece]]
+    is_else = ~is_step | (wait_of_pieces(trace)[piece] >= 0)
+    parts = pl.DataFrame({"name": names_of_pieces(trace, piece[is_else]), "ns": ns[is_else]}).drop_nulls("name")
+    sums = parts.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
+    return str(sums["name"][0]) if sums.height else ""
+
+
+def names_of_pieces(trace: Trace, piece: IntArray) -> pl.Series:
+    """Return the name of the event that each piece is of, or of the call in which it waits; null for none or -1."""
+    wait = np.append(wait_of_pieces(trace), NO_PARENT)[piece]
+    row = np.where(wait >= 0, NO_PARENT, np.append(step_graph(trace).pieces.row, NO_PARENT)[piece])
+    calls = values_at(trace.waits["call"], wait).cast(pl.String)
+    return calls.fill_null(values_at(trace.events["name"], row).cast(pl.String))
 
 
 def limit_words(trace: Trace, path: CriticalPath, now: Changed, step_ns: float) -> str:

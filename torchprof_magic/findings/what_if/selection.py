@@ -11,13 +11,13 @@ import polars as pl
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
-from torchprof_magic.facts.host.seen_waits import seen_waits
 from torchprof_magic.facts.host.step_pieces import recorded_pieces
 from torchprof_magic.facts.shared import device_numbers, in_category, once_per_trace
 from torchprof_magic.facts.source.attribution import sites_of_events
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.source.shown_files import files_as_shown
+from torchprof_magic.facts.step_graph.asleep import share_asleep
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.intervals import (
@@ -121,14 +121,8 @@ def _of_ops_with_backward(trace: Trace, what: str) -> FloatArray | None:
 
 def _of_wait(trace: Trace, what: str) -> FloatArray | None:
     """Return the waits of the thread of the steps in a call, as long as all that they stand for."""
-    seen, graph = seen_waits(trace), step_graph(trace)
     called = (trace.waits["call"].cast(pl.String) == what).fill_null(value=False).to_numpy()
-    if not called.any():
-        return None
-    here = called[seen.row]
-    found = np.zeros(len(graph.pieces.lane))
-    _cover(graph.pieces, found, graph.main, seen.start_ns[here], seen.whole_end_ns[here])
-    return found
+    return share_asleep(trace, called) if called.any() else None
 
 
 def _of_module(trace: Trace, what: str) -> FloatArray | None:

@@ -10,12 +10,14 @@ import pytest
 from support import annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
+from torchprof_magic.findings.what_if.ladder import ladder
 from torchprof_magic.model.errors import OptionsError
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.report.trace_report import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 STEP_US = 1_000
@@ -267,9 +269,9 @@ def test_steps_that_do_not_count_are_not_in_the_answer() -> None:
     assert counted.what_if(without=(0, 400_000)).step_ns == STEP_US * 1_000
 
 
-def waiting(*calls: tuple[str, int, int]) -> Report:
-    """Steps of which the watch of a live run has seen the first wait: call, start and length in us."""
-    made = steps(span("aten::mm", 0, 100)).trace
+def waiting(*calls: tuple[str, int, int], events: Sequence[dict[str, Any]] = (span("aten::mm", 0, 100),)) -> Report:
+    """Steps of which the watch of a live run has seen some waits: call, start and length in us."""
+    made = steps(*events).trace
     rows = [("wait", call, "cell", 3, 0, start * 1_000, dur * 1_000, 0) for call, start, dur in calls]
     waits = pl.DataFrame(rows, schema=FRAME_SCHEMAS["waits"], orient="row")
     return Report(replace(made, waits=waits))
@@ -283,6 +285,32 @@ def test_what_the_host_waits_for_is_named_as_in_the_table_of_waits() -> None:
     assert report.what_if(without="Queue.get").step_ns == pytest.approx(1_000_000 - 30_000, abs=2)  # in one of three
     with pytest.raises(OptionsError, match=r"nothing called 'sleep' was recorded; did you mean 'time.sleep'"):
         report.what_if(without="sleep")
+
+
+# A fetch of 500 us that sleeps for 400 in all, of which its op is no part, and then another sleep of 300.
+SLEEPY = (annotation(FETCH, 0, 500), span("aten::stack", 200, 50), span("aten::mm", 500, 100))
+SLEEPS = tuple(("time.sleep", 1_000 * step + start, dur) for step in range(3) for start, dur in ((0, 450), (600, 300)))
+
+
+def test_a_call_that_sleeps_while_data_is_loaded_is_meant_as_well() -> None:
+    report = waiting(*SLEEPS, events=SLEEPY)
+    assert report.what_if(without="time.sleep").step_ns == pytest.approx(300_000, abs=2)
+    assert report.what_if(without="data").step_ns == pytest.approx(500_000, abs=2)
+
+
+def test_what_limits_a_step_that_sleeps_is_the_call_in_which_it_does() -> None:
+    found = waiting(*SLEEPS, events=SLEEPY).what_if(without="data")
+    assert "60 % of the critical path is waits of the host, most of it `time.sleep`." in found.limit
+    found = waiting(*SLEEPS, events=SLEEPY).what_if(faster={"aten::mm": 2})
+    assert "is loading data, most of it `time.sleep`." in found.limit
+
+
+def test_a_sleep_is_a_rung_of_its_own() -> None:
+    _, rungs = ladder(waiting(*SLEEPS, events=SLEEPY).trace)
+    assert [(rung.change, rung.step_ns) for rung in rungs[:2]] == [
+        ("loading data gone", pytest.approx(500_000, abs=2)),
+        ("waits of the host gone", pytest.approx(200_000, abs=2)),
+    ]
 
 
 def with_lines(*runs: tuple[str, int, int, int]) -> Report:

@@ -1,0 +1,57 @@
+"""Which pieces of the graph are waits that a live run saw, and in which call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from torchprof_magic.facts.host.asleep import asleep
+from torchprof_magic.facts.shared import in_category, once_per_trace
+from torchprof_magic.facts.step_graph.graph import step_graph
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
+
+if TYPE_CHECKING:
+    from torchprof_magic.facts.step_graph.replay import FloatArray
+    from torchprof_magic.model.trace import Trace
+
+# A piece of which more is waiting is a wait.
+MOSTLY = 0.5
+
+
+def share_asleep(trace: Trace, is_chosen: BoolArray) -> FloatArray:
+    """Return which share of each piece of the graph some rows of ``trace.waits`` are, from 0 to 1.
+
+    In ops of a fetch a pool of threads waits for its work, so no share of these is.
+    """
+    found, graph = asleep(trace), step_graph(trace)
+    pieces, main = graph.pieces, graph.pieces.of_lane(graph.main)
+    share = np.zeros(len(pieces.lane))
+    begin, dur = pieces.start_ns[main], pieces.dur_ns[main]
+    is_op = np.append(in_category(trace, "cpu_op"), False)[pieces.row[main]]
+    for in_fetch in (False, True):
+        here = is_chosen[found.row] & (found.in_fetch == in_fetch)
+        part = covered_ns(found.start_ns[here], found.end_ns[here], begin, begin + dur) / np.maximum(dur, 1)
+        share[main] = np.maximum(share[main], np.where(is_op & in_fetch, 0.0, part))
+    return share
+
+
+@once_per_trace
+def wait_of_pieces(trace: Trace) -> IntArray:
+    """Return for each piece that is a wait the row of ``trace.waits`` that takes most of it, else -1."""
+    found, graph = asleep(trace), step_graph(trace)
+    wait = np.full(len(graph.pieces.lane), NO_PARENT, np.int64)
+    if len(found.row) == 0:
+        return wait
+    main, pieces = graph.pieces.of_lane(graph.main), graph.pieces
+    first = np.searchsorted(pieces.end_ns[main], found.start_ns, side="right")
+    count = np.maximum(np.searchsorted(pieces.start_ns[main], found.end_ns, side="left") - first, 0)
+    of = np.repeat(np.arange(len(count)), count)
+    piece = np.repeat(first - np.cumsum(count) + count, count) + np.arange(len(of)) + main.start
+    both_ns = np.minimum(found.end_ns[of], pieces.end_ns[piece]) - np.maximum(
+        found.start_ns[of], pieces.start_ns[piece]
+    )
+    order = np.argsort(both_ns, kind="stable")
+    wait[piece[order]] = found.row[of[order]]
+    is_wait = share_asleep(trace, np.ones(trace.waits.height, np.bool_)) > MOSTLY
+    return np.where(is_wait, wait, NO_PARENT)
