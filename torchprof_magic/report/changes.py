@@ -21,6 +21,7 @@ from torchprof_magic.findings.compare.change_words import (
     change_times,
     change_title,
     largest_change,
+    recorded_words,
 )
 from torchprof_magic.findings.compare.changes import Runs, code_change
 from torchprof_magic.findings.compare.per_step import sample_of
@@ -118,9 +119,14 @@ class Changes(HasTables[Runs]):
         return " ".join(part for part in (most, waiting) if part)
 
     @property
+    def _basis(self) -> str:
+        """What the tables compare, where that is not what the title compares."""
+        return recorded_words(*(sample.step_ns for sample in self._samples)) if self.change.is_plain else ""
+
+    @property
     def evidence(self) -> str:
         """What changed most, and why the change is known, or why not."""
-        return " ".join(part for part in (self.answer, change_evidence(self.change)) if part)
+        return " ".join(part for part in (self.answer, change_evidence(self.change), self._basis) if part)
 
     @property
     def words(self) -> list[str]:
@@ -142,7 +148,7 @@ class Changes(HasTables[Runs]):
             kind=self.kind,
             title=change_title(change),
             numbers=change_times(change),
-            answer=self.answer,
+            answer=" ".join(part for part in (self.answer, self._basis) if part),
             opens=self._opens,
             evidence=". ".join(part for part in (change_interval(change), change_evidence(change)) if part),
             warnings=tuple(self.warnings),

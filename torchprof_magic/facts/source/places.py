@@ -57,6 +57,10 @@ class Places(NamedTuple):
     file: IntArray
     line: IntArray
 
+    def at(self, chosen: IntArray) -> Places:
+        """Return the places of some of the events."""
+        return self._replace(file=self.file[chosen], line=self.line[chosen])
+
     def columns(self) -> tuple[pl.Series, pl.Series]:
         """Return the columns ``file`` and ``line``, null where unknown."""
         file = values_at(self.files, self.file).alias("file")

@@ -52,12 +52,14 @@ class Effect(NamedTuple):
             fetches.
         workers: How many processes load what these fetches loaded, 0 for no change.
         left: Which share of the time in the spans is left, as of an op by one that does the same sooner.
+        most_ns: What the words of the advice say that a step is shorter by at most, in ns.
     """
 
     where: Where = "threads"
     rows: IntArray = np.empty(0, np.int64)
     workers: int = 0
     left: float = 0.0
+    most_ns: float = float("inf")
 
 
 class Edit(NamedTuple):

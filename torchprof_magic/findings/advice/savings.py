@@ -44,9 +44,9 @@ class Share(NamedTuple):
 
     @property
     def most_ns(self) -> float:
-        """The most that it can save, in ns a step, where the rule itself says that; rules of ours do not."""
+        """The most that it can save, in ns a step, where the rule itself or its words say that."""
         known = self.advice.saving_ns
-        return np.inf if known is None else known * self.share
+        return min(np.inf if known is None else known * self.share, self.effect.most_ns * self.share)
 
     @property
     def is_outside(self) -> bool:
@@ -129,7 +129,17 @@ def _saved_ns(trace: Trace, one: Share, before: _Done, after: _Done) -> int:
     each = before.step_ns - after.step_ns
     is_in_all = counted_steps(trace).steps == len(each) > 1 and not one.effect.workers and bool((each > 0).all())
     saved = float(np.median(each)) if is_in_all else float(each.sum()) / counted_steps(trace).steps
-    return max(round(min(_as_waited(trace, one, saved), one.most_ns)), 0)
+    return max(round(min(_as_waited(trace, one, saved), one.most_ns, _removed_ns(trace, one))), 0)
+
+
+def _removed_ns(trace: Trace, one: Share) -> float:
+    """Return how much time of threads a change removes on average, as its words say, which is the most that it saves.
+
+    What also ends waits for other work may save more than its own time.
+    """
+    if one.spans is None or one.effect.where != THREADS or len(one.effect.rows):
+        return np.inf
+    return ns_in_steps(trace, one.spans)
 
 
 def _as_waited(trace: Trace, one: Share, saved_ns: float) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.findings.compare.step_change import CONFIDENCE, LIKELY_P
+from torchprof_magic.findings.compare.work_change import WAITING
 from torchprof_magic.model.units import format_change, format_count, format_ns, format_ratio, printable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ NOTED_CHANGE = 0.05
 
 
 def change_title(change: RunChange) -> str:
-    """Return the change in a few words, such as ``20 % faster, likely``, or ``2 % more work per step, sure``."""
+    """Return the change in a few words, such as ``20 % faster, likely``, or ``More work per step, sure``."""
     if change.certainty == "too few steps":
         return "Too few steps to say"
     if change.kind == "unclear" and not abs(change.ratio - 1) >= NOTED_CHANGE:
@@ -31,8 +32,16 @@ def change_title(change: RunChange) -> str:
     if change.kind == "unclear":
         way = "slower" if change.ratio > 1 else "faster"
         return f"{format_ratio(abs(change.ratio - 1))} {way}, which may be chance"
-    what = change.kind if change.basis != "work" else "less work per step" if change.ratio < 1 else "more work per step"
-    return f"{format_ratio(abs(change.ratio - 1))} {what}, {change.certainty}"
+    if change.basis == "work":
+        return f"{_more(change)} per step, {change.certainty}"
+    by = f" by {_more(change).lower()}" if change.basis == "waits" else ""
+    return f"{format_ratio(abs(change.ratio - 1))} {change.kind}{by}, {change.certainty}"
+
+
+def _more(change: RunChange) -> str:
+    """Return what a step does more or less of."""
+    is_waiting = change.work is not None and change.work.name == WAITING
+    return f"{'More' if change.kind == 'slower' else 'Less'} {'waiting' if is_waiting else 'work'}"
 
 
 def change_numbers(change: RunChange) -> str:
@@ -41,12 +50,14 @@ def change_numbers(change: RunChange) -> str:
 
 
 def change_times(change: RunChange) -> str:
-    """Return the typical steps, or which run has none; empty if the work tells the change and not the times."""
+    """Return the typical steps, or which run has none: ``175 ms → 140 ms per step``.
+
+    Where the work tells the change, the title has no percentage, so that of the steps follows them.
+    """
     without = [which for which, ns in (("before", change.before_ns), ("after", change.after_ns)) if math.isnan(ns)]
     if without:
         return f"no complete step in {f'the run {without[0]}' if len(without) == 1 else 'either run'}"
-    # What the machine did meanwhile can change steps more than the work does, or the other way.
-    return "" if change.basis == "work" else f"{_times(change)} per step{_plainly(change)}"
+    return f"{_times(change)} per step{_plainly(change)}{_percentage(change)}"
 
 
 def change_interval(change: RunChange) -> str:
@@ -54,20 +65,20 @@ def change_interval(change: RunChange) -> str:
     low, high = change.interval
     if not math.isfinite(high) or math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return ""
-    return f"{format_ratio(CONFIDENCE)} interval {format_change(low - 1)} to {format_change(high - 1)}"
+    of = f" of the {_more(change).split(' ')[1]} alone" if change.basis == "work" else ""
+    return f"{format_ratio(CONFIDENCE)} interval{of} {format_change(low - 1)} to {format_change(high - 1)}"
 
 
 def change_line(change: RunChange) -> str:
     """Return the change as one line, its title and the times of the steps: ``▼ 19 % faster, sure: step 222 → 180 ms``.
 
-    If steps without the profiler are compared, they are called ``unprofiled step``. If the work tells the change and
-    not the times, there are none.
+    If steps without the profiler are compared, they are called ``unprofiled step``.
     """
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return ""
     title = f"{SIGNS[change.kind]} {change_title(change)}"
     step = "unprofiled step" if change.is_plain else "step"
-    return title if change.basis == "work" else f"{title}: {step} {_times(change)}"
+    return f"{title}: {step} {_times(change)}{_percentage(change)}"
 
 
 def largest_change(changes: Table, ratio: float) -> str:
@@ -99,10 +110,7 @@ def change_evidence(change: RunChange) -> str:
         return " ".join((few, *_of_machine(change)))
     said = [_decided(change)]
     if change.is_plain:
-        said.append(
-            f"{_why_plain(change)} the steps that ran without the profiler are compared. The tables compare the "
-            "recorded ones."
-        )
+        said.append(f"{_why_plain(change)} the steps that ran without the profiler are compared.")
     if _is_interrupted(change):
         what = "The fastest steps" if change.is_plain else "The fastest runs of all ops, added up,"
         by = format_change(change.fastest_ratio - 1)
@@ -147,6 +155,19 @@ def _times(change: RunChange) -> str:
     return f"{format_ns(change.before_ns)} → {format_ns(change.after_ns)}"
 
 
+def _percentage(change: RunChange) -> str:
+    """Return by how much the typical steps changed, where the title does not say it: ``(+86.2 %)``."""
+    is_said = change.basis != "work" or not change.before_ns
+    return "" if is_said else f" ({format_change(change.after_ns / change.before_ns - 1)})"
+
+
+def recorded_words(before_ns: float, after_ns: float) -> str:
+    """Return what the tables compare where the title is of steps that ran without the profiler."""
+    if math.isnan(before_ns) or math.isnan(after_ns):
+        return "The tables compare the recorded steps."
+    return f"The tables compare the recorded steps, {format_ns(before_ns)} → {format_ns(after_ns)}."
+
+
 def _plainly(change: RunChange) -> str:
     return " without the profiler" if change.is_plain else ""
 
@@ -157,7 +178,7 @@ def _why_plain(change: RunChange) -> str:
 
 def _decided(change: RunChange) -> str:
     if change.basis == "work" and change.work is not None:
-        return f"{_of_work(change.work)} {_vary(change)}"
+        return f"{_of_work(change, change.work)} {_vary(change)}"
     if change.basis == "waits" and change.work is not None:
         how = "longer" if change.work.difference > 0 else "less"
         return f"Every recorded step sleeps or waits {how} after than before, by more than the waits of one run vary."
@@ -172,13 +193,17 @@ def _decided(change: RunChange) -> str:
     return "The steps differ by more than those of one run do from each other."
 
 
-def _of_work(work: WorkChange) -> str:
-    """Return which run does more; how much that is says the title, where the times of the steps count as well."""
+def _of_work(change: RunChange, work: WorkChange) -> str:
+    """Return what one run does more of, and what that alone makes of a step."""
     more = "more" if work.difference > 0 else "less"
+    alone = f"{format_ratio(abs(change.ratio - 1))} {'longer' if change.kind == 'slower' else 'shorter'}"
+    alone = f"By that alone a step would be {alone}."
+    if work.name == WAITING:
+        return f"A step waits {more} after than before. {alone}"
     said = f"A step does {more} after than before: mostly {printable(work.name)}"
     if work.calls_before == work.calls_after:
-        return f"{said}."
-    return f"{said}, {format_count(work.calls_before)} → {format_count(work.calls_after)} calls per step."
+        return f"{said}. {alone}"
+    return f"{said}, {format_count(work.calls_before)} → {format_count(work.calls_after)} calls per step. {alone}"
 
 
 def _vary(change: RunChange) -> str:

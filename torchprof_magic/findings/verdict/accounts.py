@@ -197,7 +197,7 @@ def named_pieces(trace: Trace, chosen: IntArray | None = None) -> pl.DataFrame:
     pieces = StepPieces(*(column[chosen] for column in pieces))
     row = np.append(host_nest(trace).row, NO_PARENT)[named[chosen]]
     at = pl.Series(np.where(_is_step(trace)[row], NO_PARENT, row))
-    file, line = places._replace(file=places.file[chosen], line=places.line[chosen]).columns()
+    file, line = places.at(chosen).columns()
     return pl.DataFrame(
         {
             "step": pieces.step,
@@ -409,8 +409,7 @@ def _cause_of(trace: Trace, kind: str, parts: _Parts, is_part: BoolArray) -> Cau
     index, ns = parts.named[chosen], parts.ns[chosen]
     row = np.append(host_nest(trace).row, NO_PARENT)[index]
     row = np.where(_is_step(trace)[row], NO_PARENT, row)
-    places = parts.places._replace(file=parts.places.file[chosen], line=parts.places.line[chosen])
-    cause = _most(trace, kind, row, ns, places)
+    cause = _most(trace, kind, row, ns, parts.places.at(chosen))
     cause = _with_longest(trace, cause, row, ns, parts.gap[chosen])
     if not cause.name:
         return cause
@@ -438,20 +437,28 @@ def _all_codes(trace: Trace) -> IntArray:
 
 
 def _most(trace: Trace, kind: str, row: IntArray, ns: IntArray, places: Places) -> Cause:
-    """Return the cause of all rows, with the name and the line that have the most ``ns``."""
+    """Return the cause of all rows, with the name that has the most ``ns``, and the line that has the most of that."""
     names, sums = _sums(_name_codes(trace, row), ns)
-    name, name_ns = "", 0
+    name, name_ns, file, line, line_ns = "", 0, "", None, 0
     unnamed_ns = int(ns.sum()) - int(sums.sum())
     if len(names) and sums.max() > 0 and sums.max() >= unnamed_ns:
         code, name_ns = int(names[sums.argmax()]), int(sums.max())
-        name = str(trace.events["name"][int(row[np.flatnonzero(_name_codes(trace, row) == code)[0]])])
+        same = np.flatnonzero(_name_codes(trace, row) == code)
+        name = str(trace.events["name"][int(row[same[0]])])
+        file, line, line_ns = line_with_most(places.at(same), ns[same])
+    if not file:
+        file, line, line_ns = line_with_most(places, ns)
+    return Cause(kind=kind, ns=int(ns.sum()), name=name, name_ns=name_ns, file=file, line=line, line_ns=line_ns)
+
+
+def line_with_most(places: Places, ns: IntArray) -> tuple[str, int | None, int]:
+    """Return the file and the number of the line that has the most ``ns``, and how much; an empty file if none has."""
     width = int(places.line.max(initial=0)) + 1
     lines, sums = _sums(np.where(places.file >= 0, places.file * width + places.line, NO_PARENT), ns)
-    file, line, line_ns = "", None, 0
-    if len(lines) and sums.max() > 0:
-        place, line_ns = int(lines[sums.argmax()]), int(sums.max())
-        file, line = str(places.files[place // width]), place % width or None
-    return Cause(kind=kind, ns=int(ns.sum()), name=name, name_ns=name_ns, file=file, line=line, line_ns=line_ns)
+    if len(lines) == 0 or sums.max() <= 0:
+        return "", None, 0
+    place = int(lines[sums.argmax()])
+    return str(places.files[place // width]), place % width or None, int(sums.max())
 
 
 def _sums(keys: IntArray, ns: IntArray) -> tuple[IntArray, IntArray]:

@@ -27,6 +27,8 @@ from torchprof_magic.findings.verdict.words import (
     TITLES,
     Span,
     as_shown,
+    at_top_op,
+    at_top_operation,
     cut_name,
     line_words,
     named,
@@ -293,6 +295,8 @@ def _on_device(trace: Trace, account: Account) -> Verdict:
     kind = _DEVICE_KINDS[cause.kind]
     if kind == "compute" and account.optimizer_ns >= MOSTLY * causes["compute"].ns > 0:
         kind = "optimizer"
+    if cause.kind in _DEVICE_WORK:
+        cause = at_top_operation(trace, cause)
     words = DEVICE_WORDS[cause.kind](trace, account, cause)
     title = title_of_work(trace) if kind == "compute" else ""
     return _told(trace, kind, account, cause, words, title=title)
@@ -359,6 +363,8 @@ def _on_host(trace: Trace, account: Account) -> Verdict:
         cause, kind = _work_on_host(account)
     if (unclear := _unclear(trace, account, cause)) is not None:
         return unclear
+    if kind == "compute":
+        cause = at_top_op(trace, cause)
     words = HOST_WORDS[kind](trace, account, cause)
     return _told(trace, kind, account, cause, words)
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import polars as pl
 
 from torchprof_magic.facts.budget import busiest_device, limits_of_work
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps
 from torchprof_magic.facts.device.coverage import is_capture_alone, launches_of
 from torchprof_magic.facts.device.graph_work import graph_work, origins
 from torchprof_magic.facts.device.kernel_names import kernel_title
+from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.host.host_states import WRAPPER_NAME
 from torchprof_magic.facts.host.transitions import transitions_ns
 from torchprof_magic.facts.ops.roofline import peak_of_device
@@ -25,8 +27,10 @@ from torchprof_magic.facts.shared import (
     once_per_trace,
 )
 from torchprof_magic.facts.source.fused_titles import fused_titles
+from torchprof_magic.facts.source.places import places_of
 from torchprof_magic.facts.source.shown_files import call_as_shown
-from torchprof_magic.findings.verdict.accounts import Account, Cause, counted_time, kernels_per_step
+from torchprof_magic.facts.source.step_places import placed_pieces
+from torchprof_magic.findings.verdict.accounts import Account, Cause, counted_time, kernels_per_step, line_with_most
 from torchprof_magic.findings.verdict.once import OneTime, one_time_work
 from torchprof_magic.model.intervals import NO_PARENT, nearest_marked
 from torchprof_magic.model.rows import values_at
@@ -439,18 +443,50 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
 
     An op has the work that it launched itself. Without the ops of at least half of the work, the largest would mislead.
     """
+    op, ns, _ = _work_of_ops(trace)
+    whole = max(int(ns.sum()), 1)
+    if 2 * int(ns[op >= 0].sum()) < whole:
+        return []
+    return _longest_names(trace, op[op >= 0], ns[op >= 0])
+
+
+def _work_of_ops(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the op of each piece of work of a device, -1 for none, the time of it that counts, and what launched it."""
     events = trace.events
     work = device_rows(trace)
     call = origins(trace).astype(np.int64)[work]
     is_op = in_category(trace, "cpu_op") & ~is_named(trace, WRAPPER_NAME)
     parent, depth = events["parent"].to_numpy(), events["depth"].to_numpy()
     op = np.append(nearest_marked(parent, depth, is_op), NO_PARENT)[np.append(parent, NO_PARENT)[call]]
-    op = np.where(call >= 0, op, NO_PARENT)
     ns = counted_time(trace, events["start_ns"].to_numpy()[work], events["dur_ns"].to_numpy()[work])
-    whole = max(int(ns.sum()), 1)
-    if 2 * int(ns[op >= 0].sum()) < whole:
-        return []
-    return _longest_names(trace, op[op >= 0], ns[op >= 0])
+    return np.where(call >= 0, op, NO_PARENT), ns, call
+
+
+def at_top_operation(trace: Trace, cause: Cause) -> Cause:
+    """Return the work of a device with the line that launches most of the op that is named; as it is without one."""
+    operations = top_operations(trace)
+    if not operations:
+        return cause
+    op, ns, call = _work_of_ops(trace)
+    is_top = np.append((trace.events["name"].cast(pl.String) == operations[0][0]).to_numpy(), False)
+    chosen = np.flatnonzero(is_top[op])
+    return _at(cause, *line_with_most(places_of(trace, call[chosen]), ns[chosen]))
+
+
+def at_top_op(trace: Trace, cause: Cause) -> Cause:
+    """Return the work of the host with the line that has most of the op that is named; as it is without one."""
+    pieces, named_at, places, _ = placed_pieces(trace)
+    row = np.append(host_nest(trace).row, NO_PARENT)[named_at]
+    top = [name for name, _ in top_ops(trace)[:1]]
+    if not top:
+        return cause
+    is_top = np.append(trace.events["name"].cast(pl.String).is_in(top).to_numpy(), False)
+    chosen = np.flatnonzero(is_top[row] & np.isin(pieces.step, counted_steps(trace).row))
+    return _at(cause, *line_with_most(places.at(chosen), pieces.dur_ns[chosen]))
+
+
+def _at(cause: Cause, file: str, line: int | None, line_ns: int) -> Cause:
+    return replace(cause, file=file, line=line, line_ns=line_ns)
 
 
 def top_kernels(trace: Trace, *, most: int) -> list[tuple[str, float]]:

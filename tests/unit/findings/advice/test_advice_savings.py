@@ -144,6 +144,17 @@ def test_what_workers_leave_is_known_without_the_graph() -> None:
     assert loader.saving_ns == 6_000_000
 
 
+def test_a_saving_is_no_more_than_what_its_words_say_it_removes() -> None:
+    # 2, 4 and 4 ms: half of the steps would be 4 ms shorter, and the mean is 3.33 ms.
+    sleeps = [
+        frame("<built-in function sleep>", step * 10_000 + 1_000, ms * 1_000) for step, ms in enumerate((2, 4, 4))
+    ]
+    steps = [annotation(f"ProfilerStep#{step}", step * 10_000, 10_000) for step in range(3)]
+    (found,) = find_advice(make_trace(*steps, *sleeps, span("aten::mm", 0, 500))).advice
+    assert found.evidence == "The program sleeps 3.33 ms per step on this line."
+    assert found.saving_ns == 3_333_333
+
+
 def test_no_rule_of_ours_says_what_it_saves_itself() -> None:
     sleep = frame("<built-in function sleep>", 8_000, 1_000)
     adam = [span(f"aten::{name}", 6_500 + 10 * at, 9) for at, name in enumerate(("sqrt", "addcdiv_") * 9)]

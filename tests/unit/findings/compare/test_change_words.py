@@ -12,7 +12,7 @@ from torchprof_magic.findings.compare.change_words import (
     largest_change,
 )
 from torchprof_magic.findings.compare.run_change import RunChange
-from torchprof_magic.findings.compare.work_change import WorkChange
+from torchprof_magic.findings.compare.work_change import WAITING, WorkChange
 from torchprof_magic.model.shapes import Column, Table
 
 BY_STEPS = RunChange(
@@ -48,19 +48,33 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
     # The machine became faster meanwhile, and the program slower.
     work = WorkChange(difference=0.0125, error=0.001, p=0.001, name="aten::mul", calls_before=1, calls_after=3)
     by_work = replace(BY_STEPS, basis="work", work=work, ratio=1.0125, interval=(1.01, 1.015), after_ns=4e6)
-    assert change_line(by_work) == "▲ 1.25 % more work per step, sure"
-    assert change_title(by_work) == "1.25 % more work per step, sure"
-    assert change_title(replace(by_work, kind="faster", ratio=0.9)) == "10 % less work per step, sure"
-    assert change_numbers(by_work) == "98 % interval +1 % to +1.50 %"
+    assert change_title(by_work) == "More work per step, sure"
+    assert change_line(by_work) == "▲ More work per step, sure: step 8 ms → 4 ms (−50 %)"
+    assert change_title(replace(by_work, kind="faster", ratio=0.9)) == "Less work per step, sure"
+    assert change_numbers(by_work) == "8 ms → 4 ms per step (−50 %), 98 % interval of the work alone +1 % to +1.50 %"
     evidence = change_evidence(by_work)
     assert evidence.startswith(
-        "A step does more after than before: mostly aten::mul, 1 → 3 calls per step. Even so, the steps "
-        "became shorter, 8 ms → 4 ms (−50 %), but they vary too much to be sure of that."
+        "A step does more after than before: mostly aten::mul, 1 → 3 calls per step. By that alone a step would be "
+        "1.25 % longer. Even so, the steps became shorter, 8 ms → 4 ms (−50 %), but they vary too much to be sure of "
+        "that."
     )
-    # How much more the work is says the title alone: 1.25 %, of which 1.26 % would be the work by itself.
+    # How much more the work is: 1.25 % in the change, of which 1.26 % would be the work by itself.
     assert "1.26 %" not in evidence
     assert "(−50 %): the machine may have been faster." in change_evidence(replace(by_work, drift=0.5))
     assert "vary too much" in change_evidence(replace(by_work, drift=1.5))
+
+
+def test_a_change_by_waiting_is_called_waiting_and_not_work() -> None:
+    wait = WorkChange(difference=0.3, error=0.01, p=0.001, name=WAITING, calls_before=0, calls_after=0)
+    alone = replace(BY_STEPS, basis="work", work=wait, ratio=1.35, interval=(1.3, 1.4), after_ns=16e6)
+    assert change_line(alone) == "▲ More waiting per step, sure: step 8 ms → 16 ms (+100 %)"
+    assert change_evidence(alone).startswith(
+        "A step waits more after than before. By that alone a step would be 35 % longer. The steps became longer"
+    )
+    # Where the typical steps changed by as much, the title has their percentage.
+    assert change_line(replace(alone, basis="waits", ratio=2.0)) == (
+        "▲ 100 % slower by more waiting, sure: step 8 ms → 16 ms"
+    )
 
 
 def test_the_run_that_had_fewer_free_cores_is_the_slower_one_whatever_others_used_on_average() -> None:

@@ -511,6 +511,27 @@ def test_shares_of_the_work_are_those_of_the_tables_also_where_it_ends_after_the
     assert kernels_table(trace).frame["sum_ratio"].to_list() == pytest.approx([0.6, 0.4])
 
 
+def test_the_line_is_where_the_op_that_is_named_takes_most_and_not_the_line_with_most_of_all() -> None:
+    events = (
+        *(frame("train.py(3): forward", 0, 30), span("aten::mm", 1, 8), launch(2, 1, correlation=1)),
+        *(kernel("gemm", 10, 20, correlation=1), span("aten::exp", 11, 8), launch(12, 1, correlation=2)),
+        *(kernel("exp", 30, 20, correlation=2), frame("train.py(7): scale", 40, 20), span("aten::mul", 41, 8)),
+        *(launch(42, 1, correlation=3), kernel("times", 50, 30, correlation=3)),
+    )
+    verdict = find_verdict(make_trace(STEP, *events, with_stack=1))
+    # Line 3 has 40 us, of two ops, and line 7 only the 30 us of the largest one.
+    assert "aten::mul takes most, 30 µs." in str(verdict)
+    assert (verdict.file, verdict.line) == ("train.py", 7)
+    # On the host, line 3 has 30 ms of two ops, and line 7 the 20 ms of one.
+    host = (
+        *(frame("train.py(3): forward", 0, 30_000), span("aten::mm", 0, 15_000), span("aten::exp", 15_000, 15_000)),
+        *(frame("train.py(7): scale", 30_000, 20_000), span("aten::mul", 30_000, 20_000)),
+    )
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 50_000), *host, with_stack=1))
+    assert "aten::mul takes most, 20 ms." in str(verdict)
+    assert (verdict.file, verdict.line) == ("train.py", 7)
+
+
 def test_shares_of_cpu_ops_are_those_of_the_table() -> None:
     trace = make_trace(STEP, annotation("load", 0, 20), span("aten::mm", 20, 60), span("aten::mul", 80, 20))
     assert "aten::mm takes most, 60 µs. Next is aten::mul, 20 µs." in str(find_verdict(trace))

@@ -102,6 +102,7 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
     whole_ns = ns_in_steps(trace, spans)
     per_step = len(rows) / counted_steps(trace).steps
     scale = min(cost.ns / max(whole_ns, 1.0), 1.0) * per_step
+    told_ns = min(now_ns * scale, cost.ns)
     return Advice(
         rule="single_tensor_optimizer",
         title="Let the optimizer update all parameters at once",
@@ -117,7 +118,10 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         link=FUSED_LINK,
         spans=cost.spans,
         # What its slower steps take beyond the fastest remains, too.
-        effect=Effect(left=1 - max(now_ns - fused_ns, 0.0) * per_step / max(whole_ns, 1.0)),
+        effect=Effect(
+            left=1 - max(now_ns - fused_ns, 0.0) * per_step / max(whole_ns, 1.0),
+            most_ns=max(told_ns - fused_ns * scale, 0.0),
+        ),
         edits=(Edit((updates.name,), "fused", "True"),),
     )
 
