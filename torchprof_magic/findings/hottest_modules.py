@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.findings.deciding_time import is_decided_on_device, opened_on_deciding_time
-from torchprof_magic.findings.hottest_rows import Times
+from torchprof_magic.findings.hottest_rows import Times, code_of
 from torchprof_magic.model.shapes import Table
-from torchprof_magic.model.units import counted, printable
+from torchprof_magic.model.units import counted
 from torchprof_magic.tables.source.module_outline import modules_view
 from torchprof_magic.tables.source.modules import OUTSIDE, modules_table, own_times
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
 
@@ -32,34 +34,47 @@ def modules_shown(trace: Trace, part: TimeRange = WHOLE) -> Table:
         raise TypeError(table)
     beside = "own_cpu_ns" if is_decided_on_device(trace) else "own_device_ns"
     columns = tuple(replace(each, is_minor=True) if each.name == beside else each for each in table.columns)
-    return replace(table, columns=columns, answer=hottest_classes(trace, part))
+    return replace(table, columns=columns, answer=hottest_classes(trace, part, table))
 
 
-def hottest_classes(trace: Trace, part: TimeRange = WHOLE) -> str:
+def hottest_classes(trace: Trace, part: TimeRange = WHOLE, table: Table | None = None) -> str:
     """Return the classes of modules with most of their own time, as the overview lists it; empty without any time.
 
-    Own time is that of both passes, without that of modules inside.
+    Own time is that of both passes, without that of modules inside. A class is in no row of a tree, so of the first one
+    it is told what its modules take, in the unit of ``table``, which has their rows.
     """
     on_device = is_decided_on_device(trace)
     frame = modules_table(trace, part=part).frame.filter(pl.col("path") != OUTSIDE)
-    own = frame.select("class_name", own_times(frame, *_BOTH_PASSES[on_device]).alias("own_ns"))
+    own = frame.select("path", "class_name", own_times(frame, *_BOTH_PASSES[on_device]).alias("own_ns"))
     classes = own.group_by("class_name").agg(pl.col("own_ns").sum(), pl.len().alias("modules"))
     classes = classes.sort("own_ns", "class_name", descending=[True, False])
     whole = int(classes["own_ns"].sum())
     times = Times(trace, "own_ns", part)
     found = [
-        (_called(str(row["class_name"]), int(row["modules"])), times.of(row))
+        row
         for row in classes.head(_MOST_CLASSES).iter_rows(named=True)
         if whole and row["own_ns"] >= _LEAST_SHARE * whole
     ]
     if not found:
         return ""
-    (name, time), *others = found
-    rest = "".join(f", then {other} {each}" for other, each in others)
+    first, *others = found
     where = "device" if on_device else "CPU"
-    return f"{name} takes most self {where} time, {time}{times.each}{rest}."
+    said = f"{code_of(str(first['class_name']))} takes most self {where} time, {times.of(first)}{times.each}"
+    name = f"own_{'device' if on_device else 'cpu'}_ns"
+    said += _of_each(Times(trace, name, part, table), own.filter(pl.col("class_name") == first["class_name"])["own_ns"])
+    return f"{said}{''.join(f', then {_called(row)} {times.of(row)}' for row in others)}."
 
 
-def _called(name: str, modules: int) -> str:
-    name = f"`{printable(name).replace('`', chr(39))}`"
+def _of_each(times: Times, own: pl.Series) -> str:
+    """Return in how many modules that is, and between which times in each, as their rows have it."""
+    if len(own) == 1:
+        return ""
+    least, most = (times.of({times.name: ns}) for ns in (own.min(), own.max()))
+    number, _, unit = least.partition(" ")
+    least = number if most.endswith(f" {unit}") and least != most else least
+    return f" in {counted(len(own), 'module')} of {least if least == most else f'{least} to {most}'}"
+
+
+def _called(row: Mapping[str, Any]) -> str:
+    name, modules = code_of(str(row["class_name"])), int(row["modules"])
     return name if modules == 1 else f"{name} ({counted(modules, 'module')})"

@@ -451,7 +451,7 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
 
 
 def _work_of_ops(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the op of each piece of work of a device, -1 for none, the time of it that counts, and what launched it."""
+    """Return the op of each piece of work of a device, -1 for none, its time that counts, and what launched it."""
     events = trace.events
     work = device_rows(trace)
     call = origins(trace).astype(np.int64)[work]
