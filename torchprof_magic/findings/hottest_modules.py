@@ -71,7 +71,7 @@ def _of_each(times: Times, own: pl.Series) -> str:
         return ""
     least, most = (times.of({times.name: ns}) for ns in (own.min(), own.max()))
     number, _, unit = least.partition(" ")
-    least = number if most.endswith(f" {unit}") and least != most else least
+    least = number if least != most and (most.endswith(f" {unit}") or number == "0") else least
     return f" in {counted(len(own), 'module')} of {least if least == most else f'{least} to {most}'}"
 
 

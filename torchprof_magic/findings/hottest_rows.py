@@ -59,12 +59,22 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
         return ""
     name = _name_in(trace, every)
     first, *others = rows.head(2).to_dicts()
-    rest = _of_rest(every, times)
-    of_ops = " of the ops" if _is_first_no_row(every) else ""
-    said = f"{_begun(name(first))} takes most {_called(column)}{of_ops}, {times.of(first)}{times.each}"
+    of_ops = " of the ops" if _has_ops(table.frame) else ""
+    said = f"{name(first)} takes most {_called(column)}{of_ops}, {times.of(first)}{times.each}"
     if others and others[0][column.name] >= _LEAST_NEXT * first[column.name]:
         said += f", then {name(others[0])} with {times.of(others[0])}"
-    return f"{said}{rest}."
+    return _begun(f"{_of_rest(every, times)}{said}.{_base_of(trace, table, times)}")
+
+
+def _base_of(trace: Trace, table: Table, times: Times) -> str:
+    """Return what the shares of all ops are of, where several threads make it more than the time itself."""
+    if times.name != "self_cpu_ns" or "self_cpu_ratio" not in (each.name for each in table.columns):
+        return ""
+    whole_ns = int(_rows(table)["self_cpu_ns"].sum() or 0)
+    has_one_thread = trace.lanes.filter(pl.col("kind") == "thread").height <= 1
+    if has_one_thread or whole_ns <= counted_steps(trace).whole_ns:
+        return ""
+    return f" Shares are of the {times.of({times.name: whole_ns})} of all threads."
 
 
 class Times:
@@ -125,9 +135,13 @@ def _rows(table: Table) -> pl.DataFrame:
 
 def _is_no_row(rows: pl.DataFrame) -> pl.Expr:
     """Return which rows stand for what has no name of its own: annotations around ops, and work of no op."""
-    if not {"kind", "total_cpu_ns"} <= {*rows.columns}:
+    if not _has_ops(rows):
         return pl.lit(value=False)
     return is_scope() | (pl.col("kind") == NO_OP)
+
+
+def _has_ops(rows: pl.DataFrame) -> bool:
+    return {"kind", "total_cpu_ns"} <= {*rows.columns}
 
 
 def _is_first_no_row(rows: pl.DataFrame) -> bool:
@@ -166,11 +180,11 @@ def _of_rest(rows: pl.DataFrame, times: Times) -> str:
     if not _is_first_no_row(rows):
         return ""
     if first["kind"] == NO_OP:
-        return f"; {times.of(first)} are under no op"
+        return f"{times.of(first)}{times.each} are under no op; "
     # Its time stands in the rows of the threads that it waits for.
     if first["phase"] == "waiting":
         return ""
-    return f"; the scope {code_of(first['name'])} takes {times.of(first)} outside of them"
+    return f"the scope {code_of(first['name'])} takes {times.of(first)}{times.each} outside of ops; "
 
 
 def _of_no_op(trace: Trace, table: Table, times: Times, called: str) -> str:

@@ -30,26 +30,40 @@ def answer(trace: Trace, view: str = "ops") -> str:
 
 def test_the_two_largest_are_named_with_their_times_per_step() -> None:
     assert answer(make_trace(*STEPS, *OPS)) == (
-        "`aten::mm` takes most self CPU time, 35 µs per step, then `aten::add` with 10 µs."
+        "`aten::mm` takes most self CPU time of the ops, 35 µs per step, then `aten::add` with 10 µs."
     )
 
 
 def test_without_steps_times_are_of_all_and_in_a_range_of_that() -> None:
     trace = make_trace(*OPS)
-    assert answer(trace) == "`aten::mm` takes most self CPU time, 70 µs, then `aten::add` with 20 µs."
+    assert answer(trace) == "`aten::mm` takes most self CPU time of the ops, 70 µs, then `aten::add` with 20 µs."
     (ops,) = (view for view in VIEWS if view.name == "ops")
     assert ops.build is not None
     table = ops.build(trace, part=TimeRange(0, 60_000))
     assert isinstance(table, Table)
-    said = "`aten::mm` takes most self CPU time, 30 µs in this range, then `aten::add` with 10 µs."
+    said = "`aten::mm` takes most self CPU time of the ops, 30 µs in this range, then `aten::add` with 10 µs."
     assert table.answer == said
 
 
 def test_a_scope_is_no_op_but_what_it_takes_itself_is_told() -> None:
     scope = annotation("train", 0, 100)
     assert answer(make_trace(STEPS[0], scope, span("aten::mm", 0, 30), span("aten::add", 40, 20))) == (
-        "`aten::mm` takes most self CPU time of the ops, 30 µs per step, then `aten::add` with 20 µs; the scope "
-        "`train` takes 50 µs outside of them."
+        "The scope `train` takes 50 µs per step outside of ops; `aten::mm` takes most self CPU time of the ops, 30 µs "
+        "per step, then `aten::add` with 20 µs."
+    )
+
+
+def test_the_range_around_loading_is_a_scope_also_where_it_was_written_as_an_op() -> None:
+    fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    ops = span(fetch, 0, 60), span("aten::stack", 0, 20), span("aten::mm", 60, 30), span("aten::add", 90, 10)
+    assert answer(make_trace(STEPS[0], *ops)).startswith(f"The scope `{fetch[:-1]}")
+    assert "`aten::mm` takes most self CPU time of the ops, 30 µs" in answer(make_trace(STEPS[0], *ops))
+
+
+def test_what_shares_are_of_is_told_where_threads_run_beside_each_other() -> None:
+    ops = span("aten::mm", 0, 80), span("aten::add", 0, 60, tid=2)
+    assert answer(make_trace(STEPS[0], *ops)).endswith(
+        ", then `aten::add` with 60 µs. Shares are of the 140 µs of all threads."
     )
 
 
@@ -66,7 +80,7 @@ def by_kernels(op_us: int, early_us: int) -> Trace:
 
 def test_work_of_no_op_is_told_where_it_is_more_than_that_of_any() -> None:
     assert answer(by_kernels(40, 55)) == (
-        "`aten::mm` takes most self device time of the ops, 40 µs per step; 55 µs are under no op."
+        "55 µs per step are under no op; `aten::mm` takes most self device time of the ops, 40 µs per step."
     )
 
 
@@ -82,7 +96,10 @@ def test_the_unit_is_that_of_the_table() -> None:
     mm, add = span("aten::mm", 0, 685), span("aten::add", 700, 12)
     said = answer(make_trace(mm, add, annotation("train", 0, 3_000)))
     # The scope takes 2.303 ms, so that the column is in ms.
-    assert said.startswith("`aten::mm` takes most self CPU time of the ops, 0.685 ms; the scope `train` takes 2.303 ms")
+    assert said.startswith(
+        "The scope `train` takes 2.303 ms outside of ops; `aten::mm` takes most self CPU time of the "
+    )
+    assert said.endswith(" ops, 0.685 ms.")
 
 
 def test_a_single_row_needs_no_sentence() -> None:
@@ -132,7 +149,7 @@ def test_a_scope_that_only_waits_for_autograd_competes_with_no_op() -> None:
         span("aten::detach", 0, 2),
     )
     # The scope waits for 88 us.
-    said = f"`aten::mm` takes most self CPU time of the ops, 60 µs per step, then `{node}` with 20 µs."
-    assert answer(trace) == said
+    said = f"`aten::mm` takes most self CPU time of the ops, 60 µs per step, then `{node}` with 20 µs. Shares are of "
+    assert answer(trace) == f"{said}the 170 µs of all threads."
     (row,) = Report(trace).ops.filter(pl.col("name") == "## backward ##").to_dicts()
     assert row["phase"] == "waiting"

@@ -475,8 +475,8 @@ def at_top_operation(trace: Trace, cause: Cause) -> Cause:
 
 def at_top_op(trace: Trace, cause: Cause) -> Cause:
     """Return the work of the host with the line that has most of the op that is named; as it is without one."""
-    pieces, named_at, places, _ = placed_pieces(trace)
-    row = np.append(host_nest(trace).row, NO_PARENT)[named_at]
+    pieces, _, places, _ = placed_pieces(trace)
+    row = np.append(host_nest(trace).row, NO_PARENT)[pieces.cause]
     top = [name for name, _ in top_ops(trace)[:1]]
     if not top:
         return cause

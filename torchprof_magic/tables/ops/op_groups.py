@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from torchprof_magic.model.trace import Trace
 
+# Annotations that torch makes itself.
+_TORCHS_OWN = r"^(enumerate\(DataLoader\)#|Optimizer\.(step|zero_grad)#)"
 # The order of the rows of an op: itself, what it called, what it launched.
 ITSELF, CALLED, KERNEL = range(3)
 # Columns of which the rows of a group can be added up.
@@ -91,8 +93,12 @@ def has_mostly_no_op(ops: pl.DataFrame) -> bool:
 
 
 def is_scope() -> pl.Expr:
-    """Return which rows of ops are annotations around ops: no ops, and their own time is what is in none of them."""
-    return (pl.col("kind") == "user_annotation") & (pl.col("total_cpu_ns") > pl.col("self_cpu_ns"))
+    """Return which rows of ops are annotations around ops: no ops, and their own time is what is in none of them.
+
+    Older versions of torch write those of loaders and optimizers as ops.
+    """
+    is_annotation = (pl.col("kind") == "user_annotation") | pl.col("name").cast(pl.String).str.contains(_TORCHS_OWN)
+    return is_annotation & (pl.col("total_cpu_ns") > pl.col("self_cpu_ns"))
 
 
 def without_scopes(ops: Table) -> pl.DataFrame:
