@@ -36,6 +36,7 @@ from torchprof_magic.run.reading import read_recording
 from torchprof_magic.runs import this_process
 from torchprof_magic.runs.kept_runs import keep_run
 from torchprof_magic.runs.this_process import at_once
+from torchprof_magic.system.process.garbage import without_collections
 from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
@@ -163,7 +164,8 @@ class Run:
             else:
                 if stepping is not None:
                     session.recording = replace(session.recording, stepping=stepping)
-                with interrupts_raise(is_awaiting=is_awaiting):
+                # A collection of all that torch has imported takes as long as half of a report.
+                with without_collections(), interrupts_raise(is_awaiting=is_awaiting):
                     self._make_report(session.recording, labels, assign, show, later)
         except KeyboardInterrupt:
             self._say_unread()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 from dataclasses import dataclass
@@ -367,3 +368,19 @@ def test_what_is_done_until_the_report_is_there_is_told_in_order(
     ]
     # The trace is a file, whose size is decimal as that of all files.
     assert re.fullmatch(r"[0-9.]+ (kB|MB)", notes[4])
+
+
+def test_no_garbage_is_looked_for_while_the_report_is_made_and_then_it_is_again(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for: list[bool] = []
+    read = conductor.read_recording
+
+    def noting(*args: Any, **kwargs: Any) -> Report:
+        looked_for.append(gc.isenabled())
+        return read(*args, **kwargs)
+
+    monkeypatch.setattr(conductor, "read_recording", noting)
+    door.record()
+    assert looked_for == [False]
+    assert gc.isenabled()
