@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.model.units import counted, enumerated, format_ns
 from torchprof_magic.options import DETAILS, asked_for
@@ -19,23 +20,33 @@ MOST_NS = 2_000_000_000
 MOST_BYTES = 1_000_000_000
 # So many Python calls take torch 0.3 to 0.5 s.
 MOST_CALLS = 100_000
-# Ending a cycle with details takes torch about so many times as long as ending one of the same steps without.
-ENDING_RATIO = 3
+# Stacks of fewer calls than these tell too little.
+LEAST_CALLS = 10_000
+# A limit of calls is a multiple of so many.
+_CALLS_ROUND = 1_000
+# How many times as long as the times a step with details takes, its end included: for a transformer on the CPU it was
+# 2.2 with shapes alone, and 2.7 with memory. Python calls come on top, one by one.
+SHAPES_RATIO = 2.2
+MEMORY_RATIO = 2.7
+# An event takes so many bytes in the file of a trace. Ending a Python call takes as long as ending an event, which is
+# 3 us on a quiet machine and up to 60 us where others want its cores.
+_EVENT_BYTES = 270
+_CALL_NS = (3_000.0, 60_000.0)
 
 
-# What is left out, in this order, and how many times as long as the times the rest takes. For a transformer on the CPU
-# it was 2.7 without stacks and 2.2 with shapes alone, where all details took 3.5.
+# What is left out, in this order.
 _LEFT_OUT = (
-    ("stacks", "--stack", ("with_stack", "with_modules"), 2.5),
-    ("memory", "--memory", ("profile_memory",), 2.0),
+    ("stacks", "--stack", ("with_stack", "with_modules")),
+    ("memory", "--memory", ("profile_memory",)),
 )
 
 
 class DetailsCost:
     """How much longer a loop takes because it is recorded: its recorded steps, and what is done between steps.
 
-    ``limit_s`` is what details may cost in all; None means a part of the loop, which has ``length`` steps if that is
-    known. Only steps after the first cycle are limited: their ``most_steps`` follows from what ending that one cost.
+    ``limit_s`` is what all that is recorded may cost; None means a part of the loop, which has ``length`` steps if that
+    is known. The first cycle, of times, is always recorded, and details get what it left. What they will cost follows
+    from what ending that cycle cost, which took so many bytes in its file (``note_times_file``).
     """
 
     def __init__(self, problems: ProblemLog, *, limit_s: float | None, length: int | None) -> None:
@@ -47,6 +58,7 @@ class DetailsCost:
         self._between_ns = [0, 0]
         self._ending_ns = 0
         self._loop_ns = 0
+        self._call_ns = _CALL_NS[0]
 
     def add_step(self, dur_ns: int, *, cycle: int | None) -> None:
         """Count a step of the user's; ``cycle`` is that which recorded it, if one did."""
@@ -66,24 +78,37 @@ class DetailsCost:
         longer = sum(dur_ns - usual for dur_ns in (*self._times_ns, *self._details_ns)) if plain_ns else 0.0
         return max(round(longer), 0) + sum(self._between_ns)
 
+    def note_times_file(self, size_bytes: int) -> None:
+        """Note the size of the file of the times, from which the cost of a Python call follows."""
+        least, most = _CALL_NS
+        events = size_bytes / _EVENT_BYTES
+        self._call_ns = min(max(self._ending_ns / events, least), most) if events else least
+
     def most_steps(self, active: int, options: ProfileOptions, plain_ns: list[int], between_ns: int = 0) -> int:
         """Return in how many steps the details of ``options`` can be recorded within the limit, at most ``active``.
 
-        Note it if in none. One step is recorded as long as it is not sure to take more than the limit. ``between_ns``
-        is what was done since the last step.
+        Note it if in none, because a single step with shapes alone would pass it. ``between_ns`` is what was done since
+        the last step.
         """
         usual = self._usual_ns(plain_ns)
         if not self._times_ns:
             return active
         per_step = self._per_step_ns(usual, between_ns)
-        limit = self._most_ns(usual)
-        if per_step > limit:
-            cost = format_ns(per_step * ENDING_RATIO)
+        left = self._left_ns(usual, between_ns)
+        least = per_step * SHAPES_RATIO
+        if least > left:
             flags = asked_for(options.details)["flags"]
-            self._problems.note("capture.details_left_out", cost=cost, limit=format_ns(limit), flags=flags)
+            self._problems.note("capture.details_left_out", cost=format_ns(least), flags=flags, **self._shares(usual))
             return 0
-        affordable = math.floor(limit / (per_step * ENDING_RATIO)) if per_step > 0 else active
+        affordable = math.floor(left / (per_step * _ratio(options))) if per_step > 0 else active
         return min(max(affordable, 1), active)
+
+    def most_calls(self, steps: int, options: ProfileOptions, plain_ns: list[int], between_ns: int = 0) -> int:
+        """Return of how many Python calls the stacks may be in so many steps with the details of ``options``."""
+        usual = self._usual_ns(plain_ns)
+        rest = self._per_step_ns(usual, between_ns) * _ratio(options) * steps
+        calls = math.floor((self._left_ns(usual, between_ns) - rest) / self._call_ns)
+        return min(max(calls // _CALLS_ROUND * _CALLS_ROUND, LEAST_CALLS), MOST_CALLS)
 
     def left_out(self, options: ProfileOptions, plain_ns: list[int], between_ns: int = 0) -> dict[str, bool]:
         """Return changes that leave details out of ``options`` if a single step with all of them would pass the limit.
@@ -91,42 +116,46 @@ class DetailsCost:
         As few are left out as are enough, and never the last; note them. ``between_ns`` is as for ``most_steps``.
         """
         usual = self._usual_ns(plain_ns)
-        per_step, limit = self._per_step_ns(usual, between_ns), self._most_ns(usual)
-        ratio: float = ENDING_RATIO
-        changes: dict[str, bool] = {}
-        what: list[str] = []
-        flags: list[str] = []
-        for word, flag, names, ratio_without in _LEFT_OUT:
+        per_step, left = self._per_step_ns(usual, between_ns), self._left_ns(usual, between_ns)
+        changes: dict[str, Any] = {}
+        dropped: list[tuple[str, str]] = []
+        most = cost = self._cost_of_step(per_step, options)
+        for word, flag, names in _LEFT_OUT:
             rest = [name for name in DETAILS if name not in (*changes, *names) and getattr(options, name)]
-            if per_step * ratio <= limit or not rest:
+            if cost <= left or not rest:
                 break
             if getattr(options, names[0]):
-                what.append(word)
-                flags.append(flag)
+                dropped.append((word, flag))
                 changes.update(dict.fromkeys(names, False))
-            ratio = ratio_without
-        if what:
-            cost = format_ns(per_step * ENDING_RATIO)
+            cost = self._cost_of_step(per_step, replace(options, **changes))
+        if dropped:
+            words, flags = zip(*dropped, strict=True)
             self._problems.note(
                 "capture.details_dropped",
-                what=enumerated(what).capitalize(),
-                were="was" if what == ["memory"] else "were",
+                what=enumerated(words).capitalize(),
+                were="was" if words == ("memory",) else "were",
                 flags=enumerated(flags, "or"),
-                cost=cost,
-                limit=format_ns(limit),
+                cost=format_ns(most),
+                **self._shares(usual),
             )
         return changes
 
-    def is_reached(self, running_ns: int, plain_ns: list[int], step: int) -> bool:
-        """Return whether the details cost more than the limit, with ``running_ns`` of a step; note it."""
+    def is_reached(
+        self, running_ns: int, plain_ns: list[int], step: int, options: ProfileOptions, calls: int = 0
+    ) -> bool:
+        """Return whether details would pass the limit with one more step than this one; note it.
+
+        This step takes ``running_ns`` so far. What ending the cycle will take counts, too, also for so many ``calls``
+        of Python.
+        """
         usual = self._usual_ns(plain_ns)
+        steps = len(self._details_ns) + 1
         longer = sum(dur_ns - usual for dur_ns in self._details_ns) + running_ns - usual + self._between_ns[1]
-        limit = self._most_ns(usual)
-        if longer <= limit:
+        cost = longer + steps * self._ending_of_step_ns() * _ratio(options) + calls * self._call_ns
+        if cost * (steps + 1) / steps <= self._left_ns(usual):
             return False
-        steps = counted(len(self._details_ns) + 1, "step")
-        cost = format_ns(longer)
-        self._problems.note("capture.details_ended", cost=cost, limit=format_ns(limit), step=step, steps=steps)
+        told = counted(steps, "step")
+        self._problems.note("capture.details_ended", cost=format_ns(cost), step=step, steps=told, **self._shares(usual))
         return True
 
     def may_record_lines(self, plain_ns: list[int]) -> bool:
@@ -137,15 +166,21 @@ class DetailsCost:
         usual = self._usual_ns(plain_ns)
         spent = sum(dur_ns - usual for dur_ns in self._details_ns) + self._between_ns[1]
         cost = max(spent, 0.0) + self._per_step_ns(usual)
-        limit = self._most_ns(usual)
-        if cost <= limit:
+        if cost <= self._left_ns(usual):
             return True
-        self._problems.note("capture.lines_left_out", cost=format_ns(cost), limit=format_ns(limit))
+        self._problems.note("capture.lines_left_out", cost=format_ns(cost), **self._shares(usual))
         return False
 
     def note_memory(self, reason: str, limit: str, step: int) -> None:
         """Note that the details end with this step, because of the memory that ending them will take."""
         self._problems.note("capture.details_ended_by_memory", reason=reason, limit=limit, step=step)
+
+    def _cost_of_step(self, per_step: float, options: ProfileOptions) -> float:
+        """Return what one step costs with the details of ``options``; stacks are of a few calls at least."""
+        return per_step * _ratio(options) + (LEAST_CALLS * self._call_ns if options.with_stack else 0)
+
+    def _ending_of_step_ns(self) -> float:
+        return self._ending_ns / len(self._times_ns) if self._times_ns else 0.0
 
     def _per_step_ns(self, usual: float, between_ns: int = 0) -> float:
         """Return how much longer the loop took for each recorded step of the times; 0 without any."""
@@ -157,8 +192,23 @@ class DetailsCost:
         known = plain_ns or self._times_ns
         return float(median(known)) if known else 0.0
 
+    def _left_ns(self, usual: float, between_ns: int = 0) -> float:
+        """Return what the times have left of the limit."""
+        return self._most_ns(usual) - self._spent_ns(usual, between_ns)
+
+    def _spent_ns(self, usual: float, between_ns: int = 0) -> float:
+        """Return what the times cost, without setting the profiler up, which is done once in a process."""
+        return self._per_step_ns(usual, between_ns) * len(self._times_ns)
+
+    def _shares(self, usual: float) -> dict[str, str]:
+        return {"limit": format_ns(self._most_ns(usual)), "spent": format_ns(self._spent_ns(usual))}
+
     def _most_ns(self, usual: float) -> float:
         if self._limit_ns is not None:
             return self._limit_ns
         loop = self._loop_ns if self._length is None else max(self._loop_ns, self._length * usual)
         return max(MOST_NS, MOST_SHARE * loop)
+
+
+def _ratio(options: ProfileOptions) -> float:
+    return MEMORY_RATIO if options.profile_memory else SHAPES_RATIO

@@ -528,7 +528,8 @@ class Recorder:
         if cost is None or cycle != 1 or self._action is not Action.RECORD:
             return
         is_last = self._most_details is not None and len(self._marks) + 1 >= self._most_details
-        if is_last or cost.is_reached(perf_counter_ns() - self._step_start_ns, self.plain_step_ns, self.step):
+        running_ns, calls = perf_counter_ns() - self._step_start_ns, self._calls.so_far()
+        if is_last or cost.is_reached(running_ns, self.plain_step_ns, self.step, self._options(cycle), calls):
             self._absorb(cycle)
 
     def _may_record_details(self) -> bool:
@@ -540,11 +541,19 @@ class Recorder:
             return cost.may_record_lines(self.plain_step_ns)
         if self._most_details is None:
             between_ns = 0 if self._left_ns is None else perf_counter_ns() - self._left_ns
-            options = self._options(cycle)
-            self._most_details = cost.most_steps(schedule.details, options, self.plain_step_ns, between_ns)
-            if self._most_details:
-                self.change(**cost.left_out(options, self.plain_step_ns, between_ns))
+            self._most_details = self._plan_details(cost, schedule.details, self._options(cycle), between_ns)
         return self._most_details > 0
+
+    def _plan_details(self, cost: DetailsCost, active: int, options: ProfileOptions, between_ns: int) -> int:
+        """Return in how many steps details are recorded, and leave out of them what would cost too much."""
+        plain_ns = self.plain_step_ns
+        cost.note_times_file(self._finished.file_bytes)
+        steps = cost.most_steps(active, options, plain_ns, between_ns)
+        if steps:
+            self.change(**cost.left_out(options, plain_ns, between_ns))
+            if options.budget_calls == BUDGET_CALLS:  # nobody set another limit
+                self._calls.limit = min(self._calls.limit, cost.most_calls(steps, options, plain_ns, between_ns))
+        return steps
 
     def _absorb(self, cycle: int) -> None:
         """Skip the rest of a cycle."""

@@ -199,24 +199,26 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.details_left_out": Kind(
         "info",
-        "Only times were recorded: details would have made the loop about {cost} longer, and may cost {limit}.",
+        "Only times were recorded: details would have made the loop about {cost} longer, the times took {spent}, and "
+        "all together may cost {limit}.",
         "To record them all the same, add --budget with a longer time, or {flags}.",
-        "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more. Ending "
-        "the cycle of times showed that they would cost more.",
+        "Without a flag that says what to record, recording may cost 10 % of the loop or 2 s, whichever is more. "
+        "Ending the cycle of times showed that details would cost more than is left.",
     ),
     "capture.details_dropped": Kind(
         "info",
-        "{what} {were} not recorded: with all details, a single step would have made the loop about {cost} longer, and "
-        "they may cost {limit}.",
+        "{what} {were} not recorded: with all details, a single step would have made the loop about {cost} longer, the "
+        "times took {spent}, and all together may cost {limit}.",
         "To record more, add --budget with a longer time, or {flags}.",
-        "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more. Stacks "
-        "are left out first, then memory.",
+        "Without a flag that says what to record, recording may cost 10 % of the loop or 2 s, whichever is more. "
+        "Stacks are left out first, then memory.",
     ),
     "capture.details_ended": Kind(
         "info",
-        "Details were recorded in {steps}, until step {step}: they made the loop {cost} longer, and may cost {limit}.",
+        "Details were recorded in {steps}, until step {step}: they make the loop about {cost} longer, the times took "
+        "{spent}, and with another step all together would cost more than {limit}.",
         "To record more steps with details, add --budget with a longer time.",
-        "Without a flag that says what to record, details may cost 10 % of the loop or 2 s, whichever is more.",
+        "Without a flag that says what to record, recording may cost 10 % of the loop or 2 s, whichever is more.",
     ),
     "capture.details_ended_by_memory": Kind(
         "info",
@@ -232,11 +234,11 @@ PROBLEMS: Final[dict[str, Kind]] = {
     ),
     "capture.lines_left_out": Kind(
         "info",
-        "Lines of your functions were not timed: with them, details would have made the loop about {cost} longer, and "
-        "may cost {limit}.",
+        "Lines of your functions were not timed: with them, details would have made the loop about {cost} longer, the "
+        "times took {spent}, and all together may cost {limit}.",
         "To time them all the same, add --budget with a longer time, or --lines.",
-        "Without a flag that says what to record, everything after the times may cost 10 % of the loop or 2 s, "
-        "whichever is more. What came before, and a step as those of the times, cost more.",
+        "Without a flag that says what to record, recording may cost 10 % of the loop or 2 s, whichever is more. "
+        "What came before, and a step as those of the times, cost more.",
     ),
     "capture.one_pass_block": Kind(
         "warning",
@@ -599,6 +601,12 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "Only times were recorded, because everything was one step.",
         "For {details}, add {flags}.",
         "Without a flag that says what to record, details come from later steps, and the code has none.",
+    ),
+    "run.auto_times": Kind(
+        "info",
+        "Times are from {times}.{rest}",
+        "",
+        "Details would have cost too much. This says which steps were recorded, and how much longer the loop took.",
     ),
     "run.auto_no_details": Kind(
         "info",

@@ -96,7 +96,9 @@ def trace_of(
     functions = own_function_scopes(trace, recording, cell)
     trace = without_transitions(trace, recording)  # last: the clocks are compared by where torch's ranges begin
     trace = with_function_lines(replace(trace, steps=_with_marks(trace.steps, marks)), functions)
-    trace = with_graph_notes(with_fx_nodes(join_passes(trace), recording), dict(recording.graph_notes))
+    cost_too_much = any(found.code == "capture.details_left_out" for found in recording.problems)
+    trace = join_passes(trace, cost_too_much=cost_too_much)
+    trace = with_graph_notes(with_fx_nodes(trace, recording), dict(recording.graph_notes))
     trace = _with_snapshot(trace, recording.snapshot)
     found = replace(
         trace.meta,

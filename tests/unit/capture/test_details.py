@@ -29,13 +29,15 @@ def recorded(cost: DetailsCost, dur_ms: int, between_ms: int, steps: int = 3) ->
     ("between_ms", "expected"),
     [
         (0, 3),
-        (600, 3),  # 200 ms a step, three times as much with details: 3 steps are 1.8 s of 2 s
-        (900, 2),  # 900 ms a step
-        (1_900, 1),  # 1.9 s a step
-        (5_900, 1),  # 1.97 s without details: that is not sure to be too much
+        (540, 3),  # 180 ms a step, 2.7 times as much with details: 3 steps are 1.458 s, of 2 s without 540 ms
+        (600, 2),  # 1.62 s of 1.4 s
+        (750, 1),  # 675 ms a step, of 1.25 s
+        (1_150, 1),  # 843 ms with shapes alone, of 850 ms
     ],
 )
-def test_as_many_steps_have_details_as_two_seconds_pay_for(between_ms: int, expected: int) -> None:
+def test_as_many_steps_have_details_as_is_paid_for_by_what_the_times_left_of_two_seconds(
+    between_ms: int, expected: int
+) -> None:
     cost, problems = cost_of()
     recorded(cost, 100, between_ms)
     assert cost.most_steps(3, DETAILS, PLAIN) == expected
@@ -45,48 +47,88 @@ def test_as_many_steps_have_details_as_two_seconds_pay_for(between_ms: int, expe
 def test_setting_the_profiler_up_for_the_first_time_does_not_count_for_what_details_would_cost() -> None:
     cost, _ = cost_of()
     cost.add_between(9_000 * MS, cycle=0)
-    recorded(cost, 100, 600)
+    recorded(cost, 100, 540)
     assert cost.most_steps(3, DETAILS, PLAIN) == 3
-    assert cost.total_ns(PLAIN) == 9_600 * MS  # but it did make the loop longer
+    assert cost.total_ns(PLAIN) == 9_540 * MS  # but it did make the loop longer
 
 
 def test_details_that_cost_too_much_in_one_step_are_left_out_and_said_to_be() -> None:
     cost, problems = cost_of()
-    recorded(cost, 100, 6_300)
+    recorded(cost, 100, 1_200)
     assert cost.most_steps(3, DETAILS, PLAIN) == 0
     (problem,) = problems.as_tuple()
     assert problem.code == "capture.details_left_out"
-    assert "would have made the loop about 6.30 s longer, and may cost 2 s" in problem.message
+    assert problem.message == (
+        "Only times were recorded: details would have made the loop about 880 ms longer, the times took 1.20 s, and "
+        "all together may cost 2 s."
+    )
     assert problem.fix.endswith("add --budget with a longer time, or --memory or --stack.")  # no others were asked for
 
 
 def test_a_tenth_of_a_long_loop_is_more_than_two_seconds() -> None:
     cost, problems = cost_of(length=1_000)  # of 100 s
-    recorded(cost, 100, 6_300)
-    assert cost.most_steps(3, DETAILS, PLAIN) == 1  # 6.3 s a step, of 10 s
+    recorded(cost, 100, 4_200)
+    assert cost.most_steps(3, DETAILS, PLAIN) == 1  # 3.78 s a step, of 5.8 s
     assert problems.as_tuple() == ()
 
 
 def test_a_budget_takes_the_place_of_both() -> None:
+    cost, _ = cost_of(limit_s=0.9, length=1_000)
+    recorded(cost, 100, 300)
+    assert cost.most_steps(3, DETAILS, PLAIN) == 2  # 270 ms a step, of 600 ms
     cost, _ = cost_of(limit_s=0.5, length=1_000)
-    recorded(cost, 100, 600)
-    assert cost.most_steps(3, DETAILS, PLAIN) == 1
-    cost, _ = cost_of(limit_s=0.1, length=1_000)
-    recorded(cost, 100, 600)
-    assert cost.most_steps(3, DETAILS, PLAIN) == 0
+    recorded(cost, 100, 300)
+    assert cost.most_steps(3, DETAILS, PLAIN) == 0  # 220 ms with shapes alone, of 200 ms
 
 
-def test_details_end_with_the_step_in_which_they_have_cost_the_limit() -> None:
+def test_details_end_before_the_step_that_would_pass_the_limit() -> None:
     cost, problems = cost_of()
-    recorded(cost, 100, 0)
-    cost.add_between(300 * MS, cycle=1)
-    assert not cost.is_reached(1_000 * MS, PLAIN, 7)  # 0.9 s longer
-    cost.add_step(1_000 * MS, cycle=1)
-    assert cost.is_reached(1_000 * MS, PLAIN, 8)  # 0.9 + 0.9 + 0.3 s
+    recorded(cost, 100, 300)
+    cost.add_between(100 * MS, cycle=1)
+    assert not cost.is_reached(
+        400 * MS, PLAIN, 7, DETAILS
+    )  # 0.1 + 0.3 + 0.27 s to end it; 1.34 s with another, of 1.7 s
+    cost.add_step(400 * MS, cycle=1)
+    assert cost.is_reached(500 * MS, PLAIN, 8, DETAILS)  # 0.1 + 0.3 + 0.4 + 0.54 s; 2.01 s with another
     (problem,) = problems.as_tuple()
     assert problem.message == (
-        "Details were recorded in 2 steps, until step 8: they made the loop 2.10 s longer, and may cost 2 s."
+        "Details were recorded in 2 steps, until step 8: they make the loop about 1.34 s longer, the times took 300 "
+        "ms, and with another step all together would cost more than 2 s."
     )
+
+
+def test_a_first_step_far_dearer_than_expected_is_the_only_one_with_details() -> None:
+    cost, _ = cost_of()
+    recorded(cost, 100, 30)
+    assert cost.most_steps(3, DETAILS, PLAIN) == 3
+    assert cost.is_reached(1_100 * MS, PLAIN, 7, DETAILS)  # 1 s longer
+
+
+def test_python_calls_of_the_first_step_end_the_details_before_a_second_one() -> None:
+    for calls, is_reached in ((10_000, False), (60_000, True)):
+        cost, _ = cost_of()
+        recorded(cost, 100, 300)
+        cost.note_times_file(270 * 20_000)  # 15 us an event: 60,000 calls take 0.9 s to end, and twice as many 1.8 s
+        assert cost.is_reached(100 * MS, PLAIN, 7, DETAILS, calls) is is_reached
+
+
+@pytest.mark.parametrize(
+    ("between_ms", "events", "steps", "expected"),
+    [
+        (300, 20_000, 1, 95_000),  # 15 us an event; 1.7 s without 270 ms
+        (300, 20_000, 3, 59_000),  # 1.7 s without 810 ms
+        (300, 1_000_000, 3, 100_000),  # 3 us at least
+        (300, 10, 1, 23_000),  # 60 us at most
+        (1_000, 20_000, 1, 10_000),  # 50 us; 100 ms are left, for 2,000 calls, but fewer than 10,000 tell too little
+    ],
+)
+def test_stacks_end_after_as_many_calls_as_the_rest_of_the_limit_pays_for(
+    between_ms: int, events: int, steps: int, expected: int
+) -> None:
+    cost, _ = cost_of()
+    recorded(cost, 100, between_ms)
+    cost.note_times_file(270 * events)
+    assert cost.most_calls(steps, DETAILS, PLAIN) == expected
 
 
 STACKS, MEMORY = {"with_stack": False, "with_modules": False}, {"profile_memory": False}
@@ -96,11 +138,10 @@ STACKS, MEMORY = {"with_stack": False, "with_modules": False}, {"profile_memory"
     ("between_ms", "changes"),
     [
         (600, {}),
-        (2_000, {}),  # 667 ms a step, 2 s with all details
-        (2_010, STACKS),  # 1.68 s without stacks
-        (2_400, STACKS),  # 2 s without stacks
-        (2_410, STACKS | MEMORY),
-        (5_900, STACKS | MEMORY),  # shapes are recorded if anything is
+        (1_030, {}),  # 343 ms a step: 927 ms with memory and 30 ms for 10,000 calls, of 970 ms
+        (1_042, STACKS),  # 968 ms of 958 ms, and 938 ms without stacks
+        (1_060, STACKS | MEMORY),  # 954 ms of 940 ms without stacks
+        (1_150, STACKS | MEMORY),  # shapes are recorded if anything is
     ],
 )
 def test_stacks_and_then_memory_are_left_out_where_a_step_with_them_costs_too_much(
@@ -115,29 +156,29 @@ def test_stacks_and_then_memory_are_left_out_where_a_step_with_them_costs_too_mu
 
 def test_what_is_left_out_is_named_with_its_flag() -> None:
     cost, problems = cost_of()
-    recorded(cost, 100, 2_700)
+    recorded(cost, 100, 1_100)
     cost.left_out(ProfileOptions(record_shapes=True, profile_memory=True, with_stack=True), PLAIN)
     (problem,) = problems.as_tuple()
     assert problem.message == (
-        "Stacks and memory were not recorded: with all details, a single step would have made the loop about 2.70 s "
-        "longer, and they may cost 2 s."
+        "Stacks and memory were not recorded: with all details, a single step would have made the loop about 1.02 s "
+        "longer, the times took 1.10 s, and all together may cost 2 s."
     )
     assert problem.fix == "To record more, add --budget with a longer time, or --stack or --memory."
 
 
 def test_the_only_detail_is_not_left_out() -> None:
     cost, problems = cost_of()
-    recorded(cost, 100, 5_900)
+    recorded(cost, 100, 1_150)
     assert cost.left_out(ProfileOptions(with_stack=True), PLAIN) == {}
     assert cost.left_out(ProfileOptions(profile_memory=True), PLAIN) == {}
     assert cost.left_out(ProfileOptions(profile_memory=True, with_stack=True), PLAIN) == STACKS
     assert len(problems.as_tuple()) == 1
 
 
-@pytest.mark.parametrize(("detail_ms", "may_record"), [(1_000, True), (2_000, True), (2_001, False)])
+@pytest.mark.parametrize(("detail_ms", "may_record"), [(700, True), (1_700, True), (1_701, False)])
 def test_lines_follow_if_they_and_the_details_before_are_within_the_limit(detail_ms: int, *, may_record: bool) -> None:
     cost, problems = cost_of()
-    recorded(cost, 100, 300)  # 100 ms a step
+    recorded(cost, 100, 300)  # 100 ms a step, and 1.7 s left
     cost.add_step((detail_ms - 400) * MS, cycle=1)  # 100 ms less is what it took longer
     cost.add_between(400 * MS, cycle=1)
     assert cost.may_record_lines(PLAIN) is may_record  # detail_ms - 400 - 100 + 400 + 100

@@ -95,6 +95,12 @@ class CallLimit:
         self.calls += self.calls_of_cycle
         count.close()
 
+    def so_far(self) -> int:
+        """Return how many calls the cycle that is being recorded holds."""
+        if self.ended_ns is not None or self._counted is None:
+            return self.calls_of_cycle
+        return self._made(self._counted)
+
     def text_of_cycle(self) -> str:
         """Return how many calls the last finished cycle holds, empty if there are none."""
         return f"{self._bound}{counted(self.calls_of_cycle, 'Python call')}" if self.calls_of_cycle else ""

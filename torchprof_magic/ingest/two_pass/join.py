@@ -35,7 +35,7 @@ _SAME_KIND = 0.02
 ALMOST_ALL = 0.999
 
 
-def join_passes(trace: Trace) -> Trace:
+def join_passes(trace: Trace, *, cost_too_much: bool = False) -> Trace:
     """Return the trace with the events, steps and links of the times cycle, and the details of each op.
 
     Steps are paired in their order, the first of one cycle with the first of the other. Where fewer steps have details,
@@ -44,7 +44,7 @@ def join_passes(trace: Trace) -> Trace:
     counterpart did other work has the details of the nearest one that did the same, and the memory of its counterpart.
     An op without a counterpart keeps its times and has no details. Memory is moved to the clock of the times, and
     belongs to the innermost op around it that has a counterpart. A trace that is not of two passes stays as it is;
-    where one pass is missing, the other is all there is.
+    where one pass is missing, the other is all there is. ``cost_too_much`` is whether details were left out for that.
     """
     passes = trace.meta.two_pass
     if passes is None:
@@ -53,7 +53,7 @@ def join_passes(trace: Trace) -> Trace:
         trace.steps.filter(pl.col("cycle") == cycle) for cycle in (passes.times_cycle, passes.details_cycle)
     )
     if not times.height or not details.height:
-        return _of_one_pass(trace, passes, has_times=bool(times.height))
+        return _of_one_pass(trace, passes, has_times=bool(times.height), cost_too_much=cost_too_much)
     first, second = ops_of(trace, (passes.times_cycle, passes.details_cycle))
     begin = _place_of_details(times, details, first, second)
     steps = _StepPairs(times, details, begin, min(times.height, details.height))
@@ -253,7 +253,7 @@ def _clock(first: Ops, second: Ops, pairs: Matches, steps: _StepPairs) -> Clock:
     return Clock(second_ns, first_ns)
 
 
-def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
+def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool, cost_too_much: bool) -> Trace:
     """Return a trace in which one pass is missing, with a problem that says so."""
     if trace.steps.height == 0:
         return trace
@@ -268,6 +268,9 @@ def _of_one_pass(trace: Trace, passes: TwoPass, *, has_times: bool) -> Trace:
             missing = problem("run.auto_no_details", flags=flags)
             if is_one_step:
                 missing = problem("run.auto_one_step", details=details, flags=flags)
+            elif cost_too_much:
+                recorded = trace.steps.filter(pl.col("cycle") == passes.times_cycle)
+                missing = problem("run.auto_times", times=_steps(recorded), rest=_cost(trace.meta, recorded.height))
         if passes.line_steps:
             numbers = trace.steps.filter(pl.col("cycle") == passes.times_cycle)["number"].to_list()
             missing = problem("run.auto_lines", times=_named(numbers), lines=_named(list(passes.line_steps)))
