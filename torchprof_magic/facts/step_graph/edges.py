@@ -27,6 +27,8 @@ KINDS = {
 THREAD, LAUNCH, STREAM, WAIT, HAND_OVER, EVENT, WORKERS, ASSUMED = range(len(KINDS))
 # These follow from the order of calls and times alone: nothing in the file names them.
 INFERRED = (EVENT, WORKERS, ASSUMED)
+# From this share of the path on that no edge of the file explains, it is a guess.
+MUCH_ASSUMED = 0.2
 
 
 class Edges(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.ops.calls import op_rows, ops_around
 from torchprof_magic.facts.shared import in_category, once_for_the_whole, once_per_trace
+from torchprof_magic.facts.step_graph.edges import INFERRED, MUCH_ASSUMED
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.path import critical_path
 from torchprof_magic.facts.sums import sum_by
@@ -25,9 +26,17 @@ if TYPE_CHECKING:
 MOST_EVENTS = 3_000_000
 
 
+@once_per_trace
 def is_path_shown(trace: Trace) -> bool:
-    """Return whether tables and the timeline say what is on the path; ``report.critical_path`` does for any trace."""
-    return trace.events.height <= MOST_EVENTS
+    """Return whether tables and the timeline say what is on the path; ``report.critical_path`` does for any trace.
+
+    Where much of it is assumed, as without launches, it would name what the file does not say.
+    """
+    if trace.events.height > MOST_EVENTS:
+        return False
+    path = critical_path(trace)
+    assumed_ns = int(path.dur_ns[np.isin(path.kind, INFERRED)].sum())
+    return assumed_ns <= MUCH_ASSUMED * int(path.dur_ns.sum())
 
 
 class OnPath(NamedTuple):

@@ -193,7 +193,7 @@ def _one_time(trace: Trace) -> str:
 
 
 def _again(trace: Trace) -> str:
-    return "record later steps too" if trace.steps.height else "record again, now that it is done"
+    return "record later steps too" if trace.steps.height else "record a later call in the same process"
 
 
 def without_one_time(trace: Trace, doubts: tuple[str, ...]) -> tuple[str, ...]:

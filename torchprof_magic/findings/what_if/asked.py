@@ -10,7 +10,7 @@ from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import once_per_trace
-from torchprof_magic.facts.step_graph.edges import ASSUMED, INFERRED, LAUNCH
+from torchprof_magic.facts.step_graph.edges import ASSUMED, INFERRED, LAUNCH, MUCH_ASSUMED
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.path import critical_path, path_of, replay_as_recorded
 from torchprof_magic.facts.step_graph.replay import replay
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from torchprof_magic.findings.what_if.changes import Changed
     from torchprof_magic.model.trace import Trace
 
-# From this share of the path on that no edge of the file explains, the answer is a guess.
-MUCH_ASSUMED = 0.2
 # If less than this share of a step is left, what recording adds to it, and what was not asked about, weighs more.
 LITTLE_LEFT = 0.4
 # If the graph as it is is further off than that in a step, of it, it does not say what changes save.

@@ -8,10 +8,10 @@ import numpy as np
 
 from torchprof_magic.facts.host.one_time import one_time_spans
 from torchprof_magic.facts.shared import once_per_trace
-from torchprof_magic.facts.step_graph.edges import LAUNCH, WAIT, WORKERS
+from torchprof_magic.facts.step_graph.edges import LAUNCH, MUCH_ASSUMED, WAIT, WORKERS
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.path import path_of
-from torchprof_magic.findings.what_if.asked import MOST_PIECES, MUCH_ASSUMED, baseline, is_without_launches, predicted
+from torchprof_magic.findings.what_if.asked import MOST_PIECES, baseline, is_without_launches, predicted
 from torchprof_magic.findings.what_if.changes import Changed
 from torchprof_magic.findings.what_if.limits import (
     ASLEEP,

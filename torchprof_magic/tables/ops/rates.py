@@ -92,7 +92,8 @@ RATES = (
         name="roof_ratio",
         title="Of the roof",
         unit="ratio",
-        definition="Time at the roof divided by the time that it took, of work whose device has a known peak.",
+        definition="The time that it took less what it could gain, as a share of that time, of work whose device has a "
+        "known peak. Calls that are faster than their roof count as at it.",
     ),
     Column(
         name="roof",
@@ -169,7 +170,7 @@ def with_rates(frame: pl.DataFrame) -> pl.DataFrame:
         .alias("flops_per_s"),
         pl.when(worked > 0).then(pl.col("moved_bytes") / worked * 1e9).alias("moved_bytes_per_s"),
         pl.when(pl.col("moved_bytes") > 0).then(pl.col("work_flops") / pl.col("moved_bytes")).alias("flops_per_byte"),
-        pl.when(rated > 0).then(pl.col("roof_ns") / rated).alias("roof_ratio"),
+        pl.when(rated > 0).then(1 - pl.col("above_ns") / rated).alias("roof_ratio"),
         pl.when(rated > 0)
         .then(pl.when(2 * pl.col("compute_ns") > pl.col("roof_ns")).then(pl.lit(COMPUTE)).otherwise(pl.lit(MEMORY)))
         .alias("roof"),

@@ -127,7 +127,7 @@ def _beyond(trace: Trace) -> pl.Expr:
     is_small = pl.col("moved_bytes") <= _CACHE_BYTES * pl.col("calls")
     is_cached = (pl.col("roof") == rates.MEMORY) & is_small & ~attends
     return (
-        pl.when(pl.col("roof_ratio") > ABOVE)
+        pl.when(pl.col("roof_ns") > ABOVE * pl.col("worked_ns"))
         .then(
             pl.when(pl.col("name").is_in(names) & (pl.col("roof") == rates.COMPUTE))
             .then(pl.lit(_WHY["fewer"]))

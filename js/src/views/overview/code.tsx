@@ -194,11 +194,12 @@ function LineRow({ code, row, head }: LineProps) {
   const { report, view, frame, column, changes, named, first } = code;
   const line = numberAt(frame, "line", row);
   const spot = spotOf(code, row);
-  const text = stringAt(frame, "source", row) || spot;
   const note = view.note === null ? "" : stringAt(frame, view.note, row);
-  const isPlaced = (view.sort_by !== null || isFunction(frame, row)) && text !== spot;
   const number = numberAt(frame, column.header.name, row) ? column.text(row) : "";
+  // A line without work and without a text is an empty one.
+  const text = stringAt(frame, "source", row) || (number === "" ? "" : spot);
   const value = <Digits text={number} decimals={column.decimals} />;
+  const isPlaced = (view.sort_by !== null || isFunction(frame, row)) && text !== spot;
   const hue = hueColumn(view, "");
   const bar = { report, view, frame, column, row, hue, value, isQuiet: number === "" };
   const isDim = number === "" || column.rest[row] === 1;
@@ -211,7 +212,7 @@ function LineRow({ code, row, head }: LineProps) {
           <LineNumber line={Number.isNaN(line) || isPlaced ? null : line} text={text} />
           <Button
             class="tp-line-text"
-            title={[text, isPlaced ? spot : "", note].filter(Boolean).join(" ")}
+            title={[text || spot, isPlaced ? spot : "", note].filter(Boolean).join(" ")}
             onClick={() => revealIn(report.store, view, spot)}
           >
             <bdi class="tp-code tp-verbatim">{text}</bdi>

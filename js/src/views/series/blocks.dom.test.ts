@@ -14,7 +14,11 @@ function group(title: string, mib: number): BlockGroup {
 }
 
 /** What is said of a curve from 100 MiB over 400 MiB, with the named groups new at its end. */
-function textOf(end: number, grown: readonly BlockGroup[], state: Blocks["state"] = "ready") {
+function textOf(
+  end: number,
+  grown: readonly BlockGroup[],
+  { state = "ready" as Blocks["state"], steps = 3 } = {},
+) {
   const blocks: Blocks = {
     state,
     message: "",
@@ -27,7 +31,8 @@ function textOf(end: number, grown: readonly BlockGroup[], state: Blocks["state"
     rise: { start: 100 * MIB, most: 400 * MIB, end: end * MIB },
     grown,
   };
-  const report = { look: { value: { theme: "light" } } } as ReportContext;
+  const source = { header: { steps } };
+  const report = { look: { value: { theme: "light" } }, source } as unknown as ReportContext;
   const root = document.createElement("div");
   render(h(Holders, { report, lane: "cuda:0", marks: [PEAK_MARK], blocks }), root);
   return (root.textContent ?? "").replaceAll("\u00a0", " ");
@@ -41,20 +46,26 @@ it("names the two that hold most of the peak, and says where nothing grows", () 
 
 it("names what grows only where that is more than half of what is new", () => {
   expect(textOf(300, [group("a", 120), group("b", 80)])).toBe(
-    `${PEAK}It ends 200 MiB higher than it began, mostly a.`,
+    `${PEAK}It goes from 100 MiB to 300 MiB, mostly a.`,
   );
   expect(textOf(300, [group("a", 100), group("b", 100)])).toBe(
-    `${PEAK}It ends 200 MiB higher than it began.`,
+    `${PEAK}It goes from 100 MiB to 300 MiB.`,
   );
 });
 
 it("names nothing as what grows where it takes the place of something else", () => {
   // 140 MiB are new, and 90 MiB from the start are gone.
-  expect(textOf(150, [group("a", 140)])).toBe(`${PEAK}It ends 50 MiB higher than it began.`);
+  expect(textOf(150, [group("a", 140)])).toBe(`${PEAK}It goes from 100 MiB to 150 MiB.`);
+});
+
+it("says where the growth is that of one step at most", () => {
+  expect(textOf(300, [], { steps: 1 })).toBe(
+    `${PEAK}It goes from 100 MiB to 300 MiB, in one step at most.`,
+  );
 });
 
 it("says first that holders are not known, and what brings them", () => {
-  expect(textOf(90, [], "none")).toMatch(
-    /^At its peak 400 MiB who holds the memory of cuda:0 is not known: .* --memory to have them\.$/,
+  expect(textOf(90, [], { state: "none" })).toMatch(
+    /^At its peak 400 MiB who holds the memory of cuda:0 is not known: .* --memory\.$/,
   );
 });

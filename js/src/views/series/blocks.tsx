@@ -73,8 +73,8 @@ export function Holders({
       <p class="tp-answer">
         At its{" "}
         <strong>{unbroken(marks.find(({ kind }) => kind === "peak")?.label ?? "peak")}</strong> who
-        holds the memory of {lane} is not known: the trace has no addresses of allocations. Record
-        with %%torchprof --memory to have them.
+        holds the memory of {lane} is not known: allocations have no addresses. Record with
+        --memory.
       </p>
     );
   }
@@ -101,13 +101,14 @@ export function Holders({
       . {rise !== null && more <= 0 && "It ends no higher than it began."}
       {more > 0 && (
         <>
-          It ends {unbroken(formatBytes(more))} higher than it began
+          It goes from {unbroken(formatBytes(rise?.start ?? 0))} to{" "}
+          {unbroken(formatBytes(rise?.end ?? 0))}
           {largest !== undefined && isMost && (
             <>
               , mostly <Holder {...largest} />
             </>
           )}
-          .
+          {report.source.header.steps < 2 && ", in one step at most"}.
         </>
       )}
     </p>

@@ -102,6 +102,8 @@ const SUMS = [
 
 /** What can be written into the filter, by example. */
 function filterHint(view: TableHeader): string {
+  // Beside a picture there is no room for examples.
+  if (view.points !== null) return `Filter ${nounOf(view)}s`;
   const examples = [
     view.columns.some(({ name }) => name === "self_cpu_ns" || name === "self_device_ns")
       ? "self>1ms"
@@ -109,11 +111,9 @@ function filterHint(view: TableHeader): string {
     view.columns.some(({ unit }) => unit === "phase") ? "phase:backward" : "",
   ].filter((each) => each !== "");
   const noun =
-    view.points !== null
-      ? `${nounOf(view)}s`
-      : view.place === "group" && view.title.includes(" by ")
-        ? "ops"
-        : (view.tab === "compare" ? view.group : view.title).toLowerCase();
+    view.place === "group" && view.title.includes(" by ")
+      ? "ops"
+      : (view.tab === "compare" ? view.group : view.title).toLowerCase();
   return [`Filter ${noun}`, ...examples].join("   ");
 }
 

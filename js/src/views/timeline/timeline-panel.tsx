@@ -77,16 +77,14 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
       ) : (
         <>
           <LongestWaits moves={moves} range={range} onShow={onShow} />
-          <p class="tp-side-hint">
-            Click a bar to see what it is, what launched it and what it waited for.
-          </p>
+          <p class="tp-side-hint">Click a bar to see what launched it and what it waited for.</p>
         </>
       )}
       {range !== null ? (
         <RangePart report={report} moves={moves} range={range} />
       ) : (
         <p class="tp-side-hint">
-          Drag over the lanes to choose a range. All tables then count only what runs in it.
+          Drag over the lanes to choose a range, which all tables then count.
         </p>
       )}
       {range === null && slice < 0 && <Colors report={report} moves={moves} />}

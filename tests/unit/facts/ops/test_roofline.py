@@ -75,7 +75,7 @@ def test_an_op_in_another_one_has_no_work_of_its_own() -> None:
 def test_work_that_beats_the_roof_has_nothing_above_it() -> None:
     found = row(ops_table(made(op("aten::mm", PRODUCT, 0, 50))).frame, "aten::mm")
     assert found[3:5] == (100_000, 0)
-    assert found[6] == 2.0
+    assert found[6] == 1.0
 
 
 def test_products_of_float_are_of_units_for_matrices_only_where_the_kernel_says_so() -> None:

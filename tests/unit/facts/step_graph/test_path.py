@@ -253,6 +253,13 @@ def test_tables_leave_the_path_out_of_recordings_that_are_too_large_for_it(monke
     assert report.critical_path["dur_ns"].sum() == 1_000_000
 
 
+def test_a_path_of_which_much_is_assumed_is_not_drawn() -> None:
+    # No launch tells why the kernel begins at 700 us: most of the path is a wait for what the file does not say.
+    report = Report(make_trace(span("aten::mm", 0, 100), kernel("gemm", 700, 290, correlation=7)))
+    assert "on_path_ns" not in report.ops.columns
+    assert "Critical path" not in {lane.title for lane in timeline_slices(report.trace).lanes}
+
+
 def test_where_steps_overlap_each_path_takes_all_of_its_step() -> None:
     # The second begins 10 us before the first ends, and an op lasts over both edges: it ends on its thread at 232 us.
     late = span("aten::mm", 211, 21)

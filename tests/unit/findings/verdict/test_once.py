@@ -33,7 +33,7 @@ def test_the_start_of_the_driver_is_the_limit_of_a_cold_recording_and_says_so() 
     why = "80 ms of 100 ms from the first op to the last work (80 %) for initialisation: starting the driver"
     assert why in str(verdict)
     # How much it is, and what, is said already.
-    assert verdict.doubts == ("This is done once: record again, now that it is done.",)
+    assert verdict.doubts == ("This is done once: record a later call in the same process.",)
 
 
 def test_what_is_done_once_is_named_by_what_it_consists_of() -> None:
