@@ -249,12 +249,10 @@ def pieces_of(timeline: Timeline, start_ns: IntArray, end_ns: IntArray) -> Piece
     last = latest_at(timeline.start_ns, end_ns - 1)
     count = np.where(end_ns > start_ns, last - first + 1, 0)
     of = np.repeat(np.arange(len(start_ns)), count)
-    ahead = np.cumsum(count) - count
-    segment = np.arange(len(of)) - np.repeat(ahead, count) + first[of]
-    edges = np.append(timeline.start_ns, np.iinfo(np.int64).max)
-    before = segment < 0
-    from_ns = np.maximum(np.where(before, np.iinfo(np.int64).min, edges[segment]), start_ns[of])
-    to_ns = np.minimum(edges[segment + 1], end_ns[of])
-    state = np.where(before, NOTHING, np.append(timeline.state, NOTHING)[segment])
-    cause = np.where(before, NO_PARENT, np.append(timeline.cause, NO_PARENT)[segment])
+    segment = np.arange(len(of)) + (first - (np.cumsum(count) - count))[of]
+    # What is appended stands for -1, before the first change; and for the first moment, after the last one.
+    limits = np.iinfo(np.int64)
+    edges = np.append(timeline.start_ns, (limits.max, limits.min))
+    from_ns, to_ns = np.maximum(edges[segment], start_ns[of]), np.minimum(edges[segment + 1], end_ns[of])
+    state, cause = np.append(timeline.state, NOTHING)[segment], np.append(timeline.cause, NO_PARENT)[segment]
     return Pieces(of, from_ns, to_ns, state, cause)

@@ -40,6 +40,8 @@ from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.rows import keys_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from torchprof_magic.model.trace import Trace
 
 # Python functions in which a thread sleeps. Nothing else in a trace tells sleep from work.
@@ -108,16 +110,9 @@ def recorded_pieces(trace: Trace) -> StepPieces:
 
 def _pieces_in(trace: Trace, start: IntArray, end: IntArray, lane: IntArray, fetched: IntArray) -> StepPieces:
     """Return the pieces of some intervals, each of a thread, or of all for -1, and with the end of its fetch."""
-    lines = thread_timelines(trace)
-    anyone = strongest_of([line for line in lines.values() if does_more_than_python(line)])
-    parts = []
-    for number in np.unique(lane).tolist():
-        chosen = np.flatnonzero(lane == number)
-        own = pieces_of(lines.get(number, anyone), start[chosen], end[chosen])
-        parts.append(_with_others(own._replace(of=chosen[own.of]), anyone))
-    if not parts:
+    pieces = _whole_pieces(trace, start, end, lane)
+    if pieces is None:
         return StepPieces(*(np.empty(0, np.int64) for _ in StepPieces._fields))
-    pieces = parts[0] if len(parts) == 1 else Pieces(*map(np.concatenate, zip(*parts, strict=True)))
     pieces, of, site = _cut_by(line_timelines(trace), pieces, lane)
     pieces, site = _cut_at_fetches(fetched, pieces, site)
     pieces, of, wait = _cut_by(wait_timelines(trace), pieces, lane)
@@ -127,6 +122,25 @@ def _pieces_in(trace: Trace, start: IntArray, end: IntArray, lane: IntArray, fet
     wait = _without_rests(pieces, wait)
     phase = _phases(trace, pieces, site, wait, fetched, lane)
     return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site, wait)
+
+
+def _whole_pieces(trace: Trace, start: IntArray, end: IntArray, lane: IntArray) -> Pieces | None:
+    """Return the pieces in which the state is the same, by thread; None without intervals."""
+    lines = thread_timelines(trace)
+    anyone = strongest_of([line for line in lines.values() if does_more_than_python(line)])
+    parts = []
+    for number in np.unique(lane).tolist():
+        chosen = np.flatnonzero(lane == number)
+        own = pieces_of(lines.get(number, anyone), start[chosen], end[chosen])
+        parts.append(_with_others(own._replace(of=chosen[own.of]), anyone))
+    if len(parts) > 1:
+        return _joined(parts)
+    return parts[0] if parts else None
+
+
+def _joined(parts: Sequence[Iterable[IntArray]]) -> Pieces:
+    """Return some pieces one after the other, a column at a time, of which each is free before the next one."""
+    return Pieces(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _without_rests(pieces: Pieces, wait: IntArray) -> IntArray:
@@ -163,7 +177,7 @@ def _with_others(own: Pieces, anyone: Timeline) -> Pieces:
         np.where(is_stronger, others.state, own.state[of]),
         np.where(is_stronger, others.cause, own.cause[of]),
     )
-    return Pieces(*(np.concatenate((a[strong], b)) for a, b in zip(own, others, strict=True)))
+    return _joined([(column[strong] for column in own), others])
 
 
 def _cut_by(lines: dict[int, Timeline], pieces: Pieces, lane_of_step: IntArray) -> tuple[Pieces, IntArray, IntArray]:
@@ -189,8 +203,7 @@ def _cut_by(lines: dict[int, Timeline], pieces: Pieces, lane_of_step: IntArray) 
         causes.append(cut.cause)
     if whole.all():
         return pieces, np.arange(len(whole)), cause
-    rest = Pieces(*(column[whole] for column in pieces))
-    joined = Pieces(*map(np.concatenate, zip(rest, *parts, strict=True)))
+    joined = _joined([(column[whole] for column in pieces), *parts])
     return joined, np.concatenate((np.flatnonzero(whole), *parts_of)), np.concatenate((cause[whole], *causes))
 
 

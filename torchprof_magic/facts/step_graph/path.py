@@ -195,14 +195,15 @@ class _Walk:
         is_edge = place == 0
         piece = np.where(is_edge, NO_PARENT, runs.first[of] + place - 1)
         known = np.maximum(piece, 0)
+        began = self._start[known]
         is_first, is_last = _are_first(runs.span), _are_last(runs.span)
         begun = self._start[runs.first]
         # Work can begin before the call that launched it has returned.
         until = np.where(is_last, np.inf, np.roll(begun, -1))[of]
         share = np.where(piece == runs.last[of], runs.share[of], 1.0)
-        ends = np.minimum(self._start[known] + share * self._dur[known], until)
+        ends = np.minimum(began + share * self._dur[known], until)
         since = np.where(is_first[of] & is_edge, begun[of], np.roll(ends, 1))
-        start = np.where(is_edge, since, np.minimum(self._start[known], ends))
+        start = np.where(is_edge, since, np.minimum(began, ends))
         ends = np.where(is_edge, np.maximum(begun[of], since), ends)
         # What holds the first run is not known, or not of the step.
         opens = np.flatnonzero(is_edge)[is_first & (runs.by < 0)]
