@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 # In a run that is watched, the bar goes on so often.
 _PROGRESS_EVERY_NS = 2_000_000_000
-# And so often its strip is shown anew, if nothing was recorded meanwhile.
+# Its strip is shown anew, if nothing was recorded meanwhile, when the run has doubled: after 2 s at first, and then so
+# often. That takes the run 1 ms, and another thread some more to show it.
+_STRIP_SOONEST_NS = 2_000_000_000
 _STRIP_EVERY_NS = 10_000_000_000
 
 
@@ -40,7 +42,7 @@ class News:
         self._parts = parts
         self._on_progress = on_progress
         self._so_far = so_far
-        self._told_cycles = self._handed_on_ns = 0
+        self._told_cycles = self._handed_on_ns = self._first_handed_on_ns = 0
         self._told_phase = ("", 0)
 
     @property
@@ -73,10 +75,15 @@ class News:
         if self.on_cycle is None or not count:
             return
         is_watched = isinstance(recorder.schedule, WatchSchedule)
-        is_due = is_watched and perf_counter_ns() - self._handed_on_ns > _STRIP_EVERY_NS
-        if count > self._told_cycles or is_due:
+        if count > self._told_cycles or (is_watched and self._is_strip_due()):
             self._told_cycles, self._handed_on_ns = count, perf_counter_ns()
+            self._first_handed_on_ns = self._first_handed_on_ns or self._handed_on_ns
             self._parts.run(EARLY, self._hand_on, recorder)
+
+    def _is_strip_due(self) -> bool:
+        known_ns = self._handed_on_ns - self._first_handed_on_ns
+        wait_ns = min(max(known_ns, _STRIP_SOONEST_NS), _STRIP_EVERY_NS)
+        return perf_counter_ns() - self._handed_on_ns >= wait_ns
 
     def _hand_on(self, recorder: Recorder) -> None:
         if self.on_cycle is not None:
