@@ -54,7 +54,7 @@ import {
 } from "./timeline-words";
 
 // Kinds of bars in the color of their phase.
-const SEEN = /^(op|annotation|line|module|python|runtime|kernel|memcpy|memset|phase)$/;
+const SEEN = /^(op|annotation|line|module|python|runtime|kernel|memcpy|memset|phase|idle)$/;
 const NAME_CHARS = 60;
 // Of code on one line of the panel.
 const SIDE_CHARS = 32;
