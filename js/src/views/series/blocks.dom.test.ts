@@ -58,9 +58,9 @@ it("names nothing as what grows where it takes the place of something else", () 
   expect(textOf(150, [group("a", 140)])).toBe(`${PEAK}It goes from 100 MiB to 150 MiB.`);
 });
 
-it("says where the growth is that of one step at most", () => {
+it("says where no second step tells whether it grows", () => {
   expect(textOf(300, [], { steps: 1 })).toBe(
-    `${PEAK}It goes from 100 MiB to 300 MiB, in one step at most.`,
+    `${PEAK}It goes from 100 MiB to 300 MiB, with no second step to compare.`,
   );
 });
 

@@ -108,7 +108,7 @@ export function Holders({
               , mostly <Holder {...largest} />
             </>
           )}
-          {report.source.header.steps < 2 && ", in one step at most"}.
+          {report.source.header.steps < 2 && ", with no second step to compare"}.
         </>
       )}
     </p>
