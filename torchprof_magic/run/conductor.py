@@ -36,7 +36,7 @@ from torchprof_magic.run.reading import read_recording
 from torchprof_magic.runs import this_process
 from torchprof_magic.runs.kept_runs import keep_run
 from torchprof_magic.runs.this_process import at_once
-from torchprof_magic.system.process.garbage import without_collections
+from torchprof_magic.system.process.garbage import hold_collections
 from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ class Run:
             return
         has_exception = sys.exc_info()[0] is not None
         self._told = len(session.problems)
+        # A collection of all that torch has imported takes as long as half of a report.
+        let_collections_in = hold_collections()
         try:
             session.guard.uninstall()  # an interrupt from here on ends the analysis
             if session.is_unwanted:
@@ -164,8 +166,7 @@ class Run:
             else:
                 if stepping is not None:
                     session.recording = replace(session.recording, stepping=stepping)
-                # A collection of all that torch has imported takes as long as half of a report.
-                with without_collections(), interrupts_raise(is_awaiting=is_awaiting):
+                with interrupts_raise(is_awaiting=is_awaiting):
                     self._make_report(session.recording, labels, assign, show, later)
         except KeyboardInterrupt:
             self._say_unread()
@@ -178,6 +179,7 @@ class Run:
         except Exception as exc:  # noqa: BLE001 - a failure here must not affect the result of the cell
             self._say_unread(f"{type(exc).__name__}: {exc}")
         finally:
+            later(let_collections_in)
             if has_exception:
                 session.guard.drop_pending()
             session.parts.undo(FREED_EVENTS, partial(later, session.free_events))

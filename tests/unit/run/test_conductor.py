@@ -17,6 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 import torchprof_magic as tp
 from torchprof_magic.capture import busy_profiler, live_session, switch_off
 from torchprof_magic.ipython import extension
+from torchprof_magic.ipython.idle import Idle
 from torchprof_magic.model.errors import IngestError, TorchProfError
 from torchprof_magic.model.meta import Stepping
 from torchprof_magic.options import KeepOptions, ProfileOptions
@@ -384,3 +385,26 @@ def test_no_garbage_is_looked_for_while_the_report_is_made_and_then_it_is_again(
     door.record()
     assert looked_for == [False]
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("door", ["magic"], indirect=True)
+def test_a_kernel_looks_for_garbage_again_when_nobody_waits_for_its_cell(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[], object]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Idle, "later", lambda _, work: waiting.append(work))
+        door.record()
+    was_on = gc.isenabled()
+    for work in waiting:
+        work()
+    assert (was_on, gc.isenabled()) == (False, True)
+
+
+def test_garbage_that_the_user_does_not_want_to_be_looked_for_is_not_looked_for_afterwards(door: Door) -> None:
+    gc.disable()
+    try:
+        door.record()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
