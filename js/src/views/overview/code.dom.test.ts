@@ -171,6 +171,15 @@ describe("the code on the overview", () => {
     expect(textsOf(root, ".tp-lines .tp-legend li")).toContain("waiting");
   });
 
+  it("shows an empty line as one, and not by its place", async () => {
+    const lines = encodeFrame([
+      ...LINES_COLUMNS.filter(([name]) => name !== "source"),
+      ["source", ["", ...TEXTS.slice(1)]],
+    ]);
+    const root = await show({ lines });
+    expect(textsOf(root, ".tp-line-text")[0]).toBe("");
+  });
+
   it("leads from a line to its row in the view of the source", async () => {
     const root = await show();
     [...root.querySelectorAll<HTMLElement>(".tp-line-text")][2]?.click();
