@@ -33,13 +33,14 @@ _LANES: tuple[tuple[str, str, str, Unit], ...] = (
 def watched_run(trace: Trace) -> Section:
     """Return the strip of the whole run, and its slowest steps with the lines that ran in them; empty if there is none.
 
-    Each part of a lane has the largest value in it.
+    Each part of a lane has the largest value of the steps that begin in it or run in most of it.
     """
     watched = trace.meta.watched
     if watched is None or not watched.stretches:
         return Section(title="The whole run", facts=())
-    frame = strip_table(trace).frame
-    part, parts = _parts(frame)
+    whole = strip_table(trace).frame
+    row, part, parts = _parts(whole)
+    frame = whole[row]
     lanes = tuple(
         Lane(title=title, unit=unit, values=_largest(frame[column], part, parts), most=float(frame[most].max() or 0))  # type: ignore[arg-type]
         for title, column, most, unit in _LANES
@@ -112,13 +113,16 @@ def _float(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _parts(frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], int]:
-    """Return the part of the strip that each stretch begins in, and how many parts there are."""
-    start = frame["start_ns"].to_numpy()
-    last = frame.row(-1, named=True)
-    whole = max(int(last["start_ns"]) + int(last["step_ns"]) * int(last["steps"]), 1)
+def _parts(frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    """Return pairs of a stretch and a part of the strip that it is shown in, and how many parts there are."""
+    start, lasted = (column.to_numpy() for column in frame.select("start_ns", pl.col("step_ns") * pl.col("steps")))
+    whole = max(int(start[-1] + lasted[-1]), 1)
     parts = min(PARTS, frame.height)
-    return np.minimum(start * parts // whole, parts - 1), parts
+    first = np.minimum(start * parts // whole, parts - 1)
+    last = np.maximum(((start + lasted) * (2 * parts) // whole - 1) // 2, first)  # a part that it runs in half of
+    count = np.minimum(last, parts - 1) - first + 1
+    row = np.repeat(np.arange(frame.height), count)
+    return row, first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row], parts
 
 
 def _largest(values: pl.Series, part: npt.NDArray[np.int64], parts: int) -> tuple[float | None, ...]:
