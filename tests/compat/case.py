@@ -59,6 +59,9 @@ BY_CHOICE = (
     "capture.no_lines",
     "capture.lines_left_out",
     "capture.details_dropped",
+    "capture.details_left_out",
+    "capture.details_ended",
+    "run.auto_times",
     "run.auto_no_details",
     "run.auto_one_step",
 )
