@@ -6,6 +6,7 @@ found in the modules, so that a new one is tried as well.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import pkgutil
@@ -214,6 +215,7 @@ def state() -> dict[str, object]:
         "tracing": (sys.gettrace(), sys.getprofile()),
         "interrupts": signal.getsignal(signal.SIGINT),
         "warnings": list(warnings.filters),
+        "garbage": gc.isenabled(),
         "torch": (torch.is_grad_enabled(), torch.get_default_dtype(), busy_profiler()),
     }
 

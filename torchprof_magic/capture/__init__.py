@@ -8,6 +8,7 @@ from torchprof_magic.capture.output.crash_marker import FOLDER_PREFIX, Unfinishe
 from torchprof_magic.capture.parts import (
     CHECKS,
     CLEANUP,
+    COLLECTIONS,
     EARLY,
     FREE_MEMORY,
     FREED_EVENTS,
@@ -35,6 +36,7 @@ from torchprof_magic.capture.watch.program import ProgramWatch
 __all__ = [
     "CHECKS",
     "CLEANUP",
+    "COLLECTIONS",
     "EARLY",
     "FOLDER_PREFIX",
     "FREED_EVENTS",

@@ -19,6 +19,7 @@ T = TypeVar("T")
 BACKWARD = "The check for backward()"
 CHECKS = "The check of options and this machine"
 CLEANUP = "The deletion of old trace files"
+COLLECTIONS = "The pause of garbage collection while a report is made"
 COMPILATIONS = "The list of what torch.compile compiles"
 COMPILED_CODE = "The lookup of why torch.compile compiled again or broke graphs"
 COMPILED_STEPS = "The check for step() in compiled code"

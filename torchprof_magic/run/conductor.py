@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from torchprof_magic.capture import (
     CLEANUP,
+    COLLECTIONS,
     EARLY,
     FREE_MEMORY,
     FREED_EVENTS,
@@ -158,7 +159,7 @@ class Run:
         has_exception = sys.exc_info()[0] is not None
         self._told = len(session.problems)
         # A collection of all that torch has imported takes as long as half of a report.
-        let_collections_in = hold_collections()
+        let_collections_in = session.parts.ask(COLLECTIONS, hold_collections, default=None)
         try:
             session.guard.uninstall()  # an interrupt from here on ends the analysis
             if session.is_unwanted:
@@ -179,7 +180,7 @@ class Run:
         except Exception as exc:  # noqa: BLE001 - a failure here must not affect the result of the cell
             self._say_unread(f"{type(exc).__name__}: {exc}")
         finally:
-            later(let_collections_in)
+            session.parts.undo(COLLECTIONS, partial(_later_or_now, later, let_collections_in))
             if has_exception:
                 session.guard.drop_pending()
             session.parts.undo(FREED_EVENTS, partial(later, session.free_events))
@@ -295,6 +296,17 @@ class Run:
             self.failure = f"no report was made: {failure or 'the analysis was interrupted'}"
             keep_raw(recording)
         say_unread(recording, is_remembered=self.report is not None, is_magic=self._is_magic, failure=failure)
+
+
+def _later_or_now(later: Callable[[Callable[[], object]], None], act: Callable[[], object] | None) -> None:
+    """Have ``act``, if there is one, be called later, or call it now if that fails."""
+    if act is None:
+        return
+    try:
+        later(act)
+    except BaseException:
+        act()
+        raise
 
 
 def _check_reports() -> None:

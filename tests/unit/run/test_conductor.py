@@ -401,6 +401,19 @@ def test_a_kernel_looks_for_garbage_again_when_nobody_waits_for_its_cell(
     assert (was_on, gc.isenabled()) == (False, True)
 
 
+@pytest.mark.parametrize("door", ["magic"], indirect=True)
+def test_garbage_is_looked_for_again_at_once_where_nothing_can_be_done_later(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise ArithmeticError("no loop")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Idle, "later", fails)
+        assert door.record().error is None
+    assert gc.isenabled()
+
+
 def test_garbage_that_the_user_does_not_want_to_be_looked_for_is_not_looked_for_afterwards(door: Door) -> None:
     gc.disable()
     try:
