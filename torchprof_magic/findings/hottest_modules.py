@@ -16,7 +16,7 @@ from torchprof_magic.tables.source.module_outline import modules_view
 from torchprof_magic.tables.source.modules import OUTSIDE, modules_table, own_times
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.trace import Trace
@@ -45,7 +45,8 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE, table: Table | None =
     """
     on_device = is_decided_on_device(trace)
     frame = modules_table(trace, part=part).frame.filter(pl.col("path") != OUTSIDE)
-    own = frame.select("path", "class_name", own_times(frame, *_BOTH_PASSES[on_device]).alias("own_ns"))
+    passes = _BOTH_PASSES[on_device]
+    own = frame.select("path", "class_name", *passes, own_times(frame, *passes).alias("own_ns"))
     classes = own.group_by("class_name").agg(pl.col("own_ns").sum(), pl.len().alias("modules"))
     classes = classes.sort("own_ns", "class_name", descending=[True, False])
     whole = int(classes["own_ns"].sum())
@@ -61,8 +62,20 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE, table: Table | None =
     where = "device" if on_device else "CPU"
     said = f"{code_of(str(first['class_name']))} takes most self {where} time, {times.of(first)}{times.each}"
     name = f"own_{'device' if on_device else 'cpu'}_ns"
-    said += _of_each(Times(trace, name, part, table), own.filter(pl.col("class_name") == first["class_name"])["own_ns"])
+    of_class = own.filter(pl.col("class_name") == first["class_name"])
+    said += _of_each(Times(trace, name, part, table), of_class["own_ns"])
+    said += _of_passes([Times(trace, each, part) for each in passes], of_class)
     return f"{said}{''.join(f', then {_called(row)} {times.of(row)}' for row in others)}."
+
+
+def _of_passes(times: Sequence[Times], of_class: pl.DataFrame) -> str:
+    """Return what the module with the most of its class takes forward and backward, if it has both and none inside."""
+    row = of_class.sort("own_ns", "path", descending=[True, False]).row(0, named=True)
+    forward, backward = (row[each.name] for each in times)
+    if not (forward and backward) or forward + backward != row["own_ns"]:
+        return ""
+    which = f"most in {code_of(str(row['path']))}: " if len(of_class) > 1 else ""
+    return f" ({which}{times[0].of(row)} forward, {times[1].of(row)} backward)"
 
 
 def _of_each(times: Times, own: pl.Series) -> str:

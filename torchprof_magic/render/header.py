@@ -351,5 +351,8 @@ def _plain(value: object) -> object:
 
 
 def _top_rows(shape: Shape) -> int:
-    """Return the rows that are in no other row."""
-    return top_rows(shape).height if isinstance(shape, Table) else count_rows(shape)
+    """Return the rows that are in no other row, without those that have no name of their own."""
+    if not isinstance(shape, Table):
+        return count_rows(shape)
+    rows = top_rows(shape)
+    return rows.height if shape.rest is None else int((~rows[shape.rest].fill_null(value=False)).sum())

@@ -148,7 +148,7 @@ class Changes(HasTables[Runs]):
             kind=self.kind,
             title=change_title(change),
             numbers=change_times(change),
-            answer=" ".join(part for part in (self.answer, self._basis) if part),
+            answer=" ".join(part for part in (self._basis, self.answer) if part),
             opens=self._opens,
             evidence=". ".join(part for part in (change_interval(change), change_evidence(change)) if part),
             warnings=tuple(self.warnings),

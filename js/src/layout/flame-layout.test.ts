@@ -53,9 +53,9 @@ describe("buildTree", () => {
 });
 
 describe("the hottest path", () => {
-  it("follows the largest boxes as long as they have a fifth of the whole", () => {
-    // b has 20 of 100.
-    expect(hottestPath(tree, TOTAL)).toEqual([0, 1, 2]);
+  it("ends at the largest box with a fifth of the whole, and in which no box has that", () => {
+    // a has most, but b in it only 20 of 100, and d in c 30.
+    expect(hottestPath(tree, TOTAL)).toEqual([0, 3, 5]);
     expect(hottestPath(tree, Float64Array.of(100, 60, 19, 40, 10, 30))).toEqual([0, 1]);
     expect(hottestPath(tree, Float64Array.of(100, 30, 20, 70, 10, 60))).toEqual([0, 3, 5]);
   });

@@ -95,7 +95,7 @@ export function pathTo(tree: FlameTree, row: number): readonly number[] {
 const HOT_SHARE = 0.2;
 
 /**
- * The rows from the root down to the last of which each is the largest in its parent, and has a fifth of the whole.
+ * The rows from the root down to the largest of those that have a fifth of the whole, and in which no row has that.
  * `awaits` is the part of each row in which it only waits for another thread, whose boxes count in its place.
  */
 export function hottestPath(
@@ -104,16 +104,13 @@ export function hottestPath(
   awaits: Numbers | null = null,
 ): readonly number[] {
   const ran = (row: number) => (total[row] ?? 0) - (awaits?.[row] ?? 0);
-  const least = HOT_SHARE * ran(0);
-  const path = [0];
-  for (;;) {
-    let best = -1;
-    for (const row of childrenOf(tree, path.at(-1) ?? 0)) {
-      if (ran(row) > (best < 0 ? 0 : ran(best))) best = row;
-    }
-    if (best < 0 || ran(best) < least) return path;
-    path.push(best);
+  const isHot = (row: number) => ran(row) >= HOT_SHARE * ran(0);
+  let best = 0;
+  for (let row = 1; row < tree.parent.length; row += 1) {
+    const isLarger = ran(row) > (best && ran(best));
+    if (isLarger && isHot(row) && !childrenOf(tree, row).some(isHot)) best = row;
   }
+  return pathTo(tree, best);
 }
 
 /** The rows directly below `row`. */

@@ -38,6 +38,25 @@ def test_classes_are_named_by_their_own_time() -> None:
     assert modules_shown(two_layers(5)).answer == answer
 
 
+def test_the_largest_module_of_the_class_is_named_with_both_passes_where_it_has_both() -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 12, 20, **{"Sequence number": 1}),
+        span("MmBackward0", 60, 22, **{"Sequence number": 1, "Fwd thread id": 1}),
+    )
+    sites = [module("", "Net", -1), module("a", "Linear", 0), module("b", "Linear", 0)]
+    scopes = [(0, 0, 5_000, 50_000, 0), (1, 0, 11_000, 25_000, 0), (2, 0, 40_000, 10_000, 0)]
+    trace = replace(
+        trace,
+        sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
+        scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"),
+    )
+    assert hottest_classes(trace) == (
+        "`Linear` takes most self CPU time, 57 µs per step in 2 modules of 10 to 47 µs "
+        "(most in `a`: 25 µs forward, 22 µs backward), then `Net` 15 µs."
+    )
+
+
 def test_classes_without_time_where_it_decides_are_not_named() -> None:
     answer = "`Linear` takes most self device time, 85 µs per step in 2 modules of 0 to 85 µs."
     assert hottest_classes(two_layers(85)) == answer

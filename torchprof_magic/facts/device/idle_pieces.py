@@ -258,7 +258,7 @@ CAUSE_TITLES = {
     "allocation": "memory from the driver",
     "op dispatch": "op dispatch",
     "python": "Python between ops",
-    "queued": "launched work to begin",
+    "queued": "starting launched work",
     "profiler": "the profiler itself",
     "missing": "missing events",
     "unknown": "an unknown reason",

@@ -164,8 +164,8 @@ def _percentage(change: RunChange) -> str:
 def recorded_words(before_ns: float, after_ns: float) -> str:
     """Return what the tables compare where the title is of steps that ran without the profiler."""
     if math.isnan(before_ns) or math.isnan(after_ns):
-        return "The tables compare the recorded steps."
-    return f"The tables compare the recorded steps, {format_ns(before_ns)} → {format_ns(after_ns)}."
+        return "The tables are of the steps with the profiler."
+    return f"The tables are of the steps with the profiler: {format_ns(before_ns)} → {format_ns(after_ns)}."
 
 
 def _plainly(change: RunChange) -> str:

@@ -71,6 +71,9 @@ LOUD_RECORDING = 0.1
 # Below this share of the time of kernels, what limits them is not worth a word.
 LEAST_TOLD = 0.01
 MAX_NAME = 64
+# Shares of what a verdict names that the told line has.
+_HALF = 0.5
+_NEARLY_ALL = 0.9
 # What causes are called in a sentence, where that is not their name.
 _NAMES = {
     "memory_traffic": "memory traffic",
@@ -193,10 +196,21 @@ def first_sentence(spans: Sequence[Span]) -> tuple[tuple[Span, ...], tuple[Span,
     return tuple(spans), ()
 
 
-def line_words(trace: Trace, file: str, line: int | None) -> tuple[Span, ...]:
-    """Return where the user's line is, if it is known."""
+def line_words(trace: Trace, file: str, line: int | None, *, share: float = 1) -> tuple[Span, ...]:
+    """Return where the user's line is, if it is known; nothing if it has less than half of what the verdict names.
+
+    Another line can have more in all, so one that has not nearly all of that is not just called the line.
+    """
     place = place_of(trace, file, line)
-    return (_plain(" Line: "), code(place), _plain(".")) if place else ()
+    if not place or share < _HALF:
+        return ()
+    return (_plain(" Line: " if share >= _NEARLY_ALL else " Mostly at "), code(place), _plain("."))
+
+
+def cause_line_words(trace: Trace, cause: Cause) -> tuple[Span, ...]:
+    """Return where the line of a cause is, unless what it names is spread over more lines."""
+    share = cause.line_ns / max(cause.name_ns or cause.ns, 1)
+    return line_words(trace, cause.file, cause.line, share=share)
 
 
 def place_of(trace: Trace, file: str | None, line: int | None) -> str:
@@ -470,7 +484,7 @@ def at_top_operation(trace: Trace, cause: Cause) -> Cause:
     op, ns, call = _work_of_ops(trace)
     is_top = np.append((trace.events["name"].cast(pl.String) == operations[0][0]).to_numpy(), False)
     chosen = np.flatnonzero(is_top[op])
-    return _at(cause, *line_with_most(places_of(trace, call[chosen]), ns[chosen]))
+    return _at(cause, *line_with_most(places_of(trace, call[chosen]), ns[chosen]), name_ns=int(ns[chosen].sum()))
 
 
 def at_top_op(trace: Trace, cause: Cause) -> Cause:
@@ -482,11 +496,12 @@ def at_top_op(trace: Trace, cause: Cause) -> Cause:
         return cause
     is_top = np.append(trace.events["name"].cast(pl.String).is_in(top).to_numpy(), False)
     chosen = np.flatnonzero(is_top[row] & np.isin(pieces.step, counted_steps(trace).row))
-    return _at(cause, *line_with_most(places.at(chosen), pieces.dur_ns[chosen]))
+    dur = pieces.dur_ns[chosen]
+    return _at(cause, *line_with_most(places.at(chosen), dur), name_ns=int(dur.sum()))
 
 
-def _at(cause: Cause, file: str, line: int | None, line_ns: int) -> Cause:
-    return replace(cause, file=file, line=line, line_ns=line_ns)
+def _at(cause: Cause, file: str, line: int | None, line_ns: int, *, name_ns: int) -> Cause:
+    return replace(cause, file=file, line=line, line_ns=line_ns, name_ns=name_ns)
 
 
 def top_kernels(trace: Trace, *, most: int) -> list[tuple[str, float]]:

@@ -209,7 +209,7 @@ function Legend({ change }: { readonly change: ChangeHeader }) {
       )}
       {runs.some(({ left_out: leftOut }) => leftOut.length > 0) && (
         <>
-          <span aria-hidden="true">×</span> not in the mean; at an edge off the scale
+          <span aria-hidden="true">×</span> not in the mean of its run
         </>
       )}
     </p>

@@ -162,7 +162,7 @@ describe("the head of a comparison", () => {
     expect(legend((await show(comparedHost(1))).root)).toBe("● a step┃ mean");
     const runs = whole.runs.map((run) => ({ ...run, left_out: [1] }));
     const { root } = await show(comparedHost(1, { change: { ...whole, runs } }));
-    expect(legend(root)).toContain("× not in the mean");
+    expect(legend(root)).toContain("× not in the mean of its run");
   });
 
   it("has one color for its title, the steps after and the line of the header", async () => {

@@ -41,7 +41,7 @@ function textOf(
 const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
 
 it("names the two that hold most of the peak, and says where nothing grows", () => {
-  expect(textOf(90, [])).toBe(`${PEAK}It ends no higher.`);
+  expect(textOf(90, [])).toBe(`${PEAK}It ends no higher than it began.`);
 });
 
 it("names what grows only where that is more than half of what is new", () => {

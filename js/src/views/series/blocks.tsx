@@ -98,7 +98,7 @@ export function Holders({
           <Holder title={title} op={op} />
         </span>
       ))}
-      . {rise !== null && more <= 0 && "It ends no higher."}
+      . {rise !== null && more <= 0 && "It ends no higher than it began."}
       {more > 0 && (
         <>
           It goes from {unbroken(formatBytes(rise?.start ?? 0))} to{" "}

@@ -109,8 +109,11 @@ describe("rows as a tree", () => {
 
   it("counts the rows that are in no other, or all but those that stand for others", () => {
     const rows = IDS.map((_, row) => row);
-    expect(countRows(treeWith([1]), rows)).toBe(1);
-    expect(countRows(treeWith([1], "closed"), rows)).toBe(3);
+    expect(countRows(treeWith([1]), rows, [])).toBe(1);
+    expect(countRows(treeWith([1], "closed"), rows, [])).toBe(3);
+    // What has no name of its own is no row that counts, in a tree and in a list.
+    expect(countRows(treeWith([1], "closed"), rows, [0, 0, 0, 1])).toBe(2);
+    expect(countRows(null, rows, [0, 0, 0, 1])).toBe(3);
     // The filter leaves the two below the row that stands for others, and shows those around them.
     const made = treeWith([1], "closed");
     const matches = Uint8Array.of(0, 1, 1, 1);
@@ -121,8 +124,8 @@ describe("rows as a tree", () => {
       order: rows,
       matches,
     });
-    expect(countLeft(made, found)).toBe(2);
-    expect(countLeft(treeWith(), { ...found, matches: null })).toBe(1);
+    expect(countLeft(made, found, [])).toBe(2);
+    expect(countLeft(treeWith(), { ...found, matches: null }, [])).toBe(1);
   });
 
   it("toggles an id twice back to where it was", () => {

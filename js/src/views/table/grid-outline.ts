@@ -161,22 +161,32 @@ function withThoseAround(matches: Uint8Array, above: Int32Array): Uint8Array {
 }
 
 /** How many rows are left of those that count, open or not; those in no other row if one of theirs is. */
-export function countLeft(tree: OutlineTree, { order, matches }: Outline): number {
-  if (tree.extra === null || matches === null) return countRows(tree, order);
+export function countLeft(
+  tree: OutlineTree,
+  { order, matches }: Outline,
+  rest: ArrayLike<number>,
+): number {
+  if (tree.extra === null || matches === null) return countRows(tree, order, rest);
   return countRows(
     tree,
     allRowsOf(matches.length).filter((row) => matches[row] === 1),
+    rest,
   );
 }
 
 export const allRowsOf = (rows: number) => Int32Array.from({ length: rows }, (_, row) => row);
 
-/** How many of some rows count: those in no other row, or all but those that stand for others. */
-export function countRows({ above, extra }: OutlineTree, rows: ArrayLike<number>): number {
+/** How many of some rows count: those in no other row, or all but those that stand for others; none of the rest. */
+export function countRows(
+  tree: OutlineTree | null,
+  rows: ArrayLike<number>,
+  rest: ArrayLike<number>,
+): number {
   let count = 0;
   for (let at = 0; at < rows.length; at += 1) {
     const row = rows[at] ?? 0;
-    if (extra === null ? (above[row] ?? -1) < 0 : extra[row] !== 1) count += 1;
+    const counts = tree?.extra ? tree.extra[row] !== 1 : (tree?.above[row] ?? -1) < 0;
+    if (counts && rest[row] !== 1) count += 1;
   }
   return count;
 }

@@ -211,12 +211,13 @@ function useCounts(
   rows: readonly GridTableRow[],
 ): RowCounts {
   const tree = treeOfFrame(frame, view);
-  const whole = useMemo(
-    () => (tree === null ? frame.rows : countRows(tree, allRows(frame))),
-    [tree, frame],
-  );
+  const rest = restRows(view, frame);
+  const whole = useMemo(() => countRows(tree, allRows(frame), rest), [tree, frame]);
   const left = useMemo(
-    () => (tree === null || outline === null ? rows.length : countLeft(tree, outline)),
+    () =>
+      tree && outline
+        ? countLeft(tree, outline, rest)
+        : rows.filter(({ index }) => rest[index] !== 1).length,
     [tree, outline, rows],
   );
   return { whole, left };

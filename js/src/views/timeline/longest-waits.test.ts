@@ -118,6 +118,19 @@ describe("the longest waits of a window", () => {
     });
   });
 
+  it("name what most of the cause is in, also where that is several waits and not the longest", () => {
+    const model = createTimelineModel(
+      SLICES_VIEW,
+      sliceFrame([
+        wait(0, 3_000, GAP, "op dispatch", "run"),
+        wait(3_000, 4_000, SAME, "op dispatch", "aten::diff"),
+        wait(7_000, 3_500, SAME, "op dispatch", "run"),
+      ]),
+    );
+    const [only] = longest(0, 20_000, 1, model).map((each) => waitWords(model, each));
+    expect([only?.long, only?.what, only?.name]).toEqual(["10.5 µs", "op dispatch", "run"]);
+  });
+
   it("name the longest wait of the cause only if it is most of it", () => {
     const model = createTimelineModel(
       SLICES_VIEW,

@@ -5,10 +5,14 @@ import { largestOf } from "../../base/largest";
 import type { Span } from "../../base/scale";
 import { firstWhere } from "../../base/search";
 import { type Ns, ns } from "../../base/units";
+import { wordAt } from "../../wire/frame";
 import { type Device, type Gap, noteParts, type TimelineModel } from "./timeline-model";
 
 /** How many are listed. */
 export const MOST_WAITS = 3;
+
+// From this share of a cause on its waits of one name stand for it.
+const MOSTLY = 0.5;
 
 export interface LongWait extends Span<Ns> {
   /** The longest wait of the cause with the most time in the gap: a row of the frame. */
@@ -17,6 +21,8 @@ export interface LongWait extends Span<Ns> {
   readonly ns: number;
   readonly causeNs: number;
   readonly rowNs: number;
+  /** Whether the waits with the name of `row` take most of what the cause does. */
+  readonly isNamed: boolean;
   /** False where short waits are merged, so that an edge of the gap is known to a pixel only. */
   readonly isExact: boolean;
 }
@@ -46,23 +52,34 @@ export const longestWaits = keptPer(
   },
 );
 
-/** The longest wait of the cause that takes the most of a gap, of its part in a window. */
+/** The longest wait of the cause that takes the most of a gap, of its part in a window, and of what takes most of it. */
 function mainWait(
   model: TimelineModel,
   { rows }: Gap,
   start: number,
   end: number,
-): Pick<LongWait, "row" | "causeNs" | "rowNs"> {
+): Pick<LongWait, "row" | "causeNs" | "rowNs" | "isNamed"> {
   const insideOf = (row: number) => {
     const from = model.start[row] ?? 0;
     const length = Math.min(from + (model.dur[row] ?? 0), end) - Math.max(from, start);
     return Math.max(length, 0);
   };
-  const sums = causeSums(model, rows, insideOf);
-  const causeNs = Math.max(...sums.values());
-  const isMain = (row: number) => sums.get(noteParts(model, row)[0]) === causeNs;
-  const [row = -1] = largestOf(rows.filter(isMain), 1, insideOf);
-  return { row, causeNs, rowNs: insideOf(row) };
+  const [ofCause, causeNs] = mostOf(rows, (row) => noteParts(model, row)[0], insideOf);
+  const [named, nameNs] = mostOf(ofCause, (row) => wordAt(model.names, row), insideOf);
+  const isNamed = nameNs >= MOSTLY * causeNs;
+  const [row = -1] = largestOf(isNamed ? named : ofCause, 1, insideOf);
+  return { row, causeNs, rowNs: insideOf(row), isNamed };
+}
+
+/** The rows of one word that have the most time together, and that time. */
+function mostOf(
+  rows: readonly number[],
+  wordOf: (row: number) => string,
+  timeOf: (row: number) => number,
+): readonly [readonly number[], number] {
+  const sums = sumsBy(rows, wordOf, timeOf);
+  const most = Math.max(...sums.values());
+  return [rows.filter((row) => sums.get(wordOf(row)) === most), most];
 }
 
 /** What some waits come to by their cause. */
@@ -71,11 +88,16 @@ export function causeSums(
   rows: readonly number[],
   timeOf: (row: number) => number,
 ): ReadonlyMap<string, number> {
+  return sumsBy(rows, (row) => noteParts(model, row)[0], timeOf);
+}
+
+function sumsBy(
+  rows: readonly number[],
+  wordOf: (row: number) => string,
+  timeOf: (row: number) => number,
+): ReadonlyMap<string, number> {
   const sums = new Map<string, number>();
-  for (const row of rows) {
-    const [cause] = noteParts(model, row);
-    sums.set(cause, (sums.get(cause) ?? 0) + timeOf(row));
-  }
+  for (const row of rows) sums.set(wordOf(row), (sums.get(wordOf(row)) ?? 0) + timeOf(row));
   return sums;
 }
 

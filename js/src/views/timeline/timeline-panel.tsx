@@ -27,7 +27,7 @@ import type { ReportContext } from "../common/context";
 import { Legend, PhaseDot, phaseEntries, Segmented } from "../common/parts";
 import { stepsOf } from "../verdict/steps";
 import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
-import type { Device, TimelineModel } from "./timeline-model";
+import { type Device, noteParts, type TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
 import {
   askedSums,
@@ -488,8 +488,8 @@ function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
   if (first === undefined) return null;
   return (
     <p class="tp-answer tp-wait-line" data-tp-waits={0} data-tp-exact>
-      {devices.length === 1 ? first.title : "No device"}{" "}
-      {devices.length === 1 ? "is never idle" : "is ever idle"} between its first and its last work.
+      {devices.length === 1 ? `${first.title} is never` : "No device is ever"} idle between its
+      first and its last work.
     </p>
   );
 }
@@ -518,6 +518,10 @@ export function WaitLine({ report, moves, range }: HostProps) {
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   const [main] = causes;
+  const { model } = moves;
+  const seen = waitingDevice(model) ?? device;
+  const [longest] = longestWaits(seen, model, span.start, span.end, MOST_WAITS);
+  const other = longest && noteParts(model, longest.row)[0];
   // Of the whole recording, what a device does before the first op or the first step belongs to no wait: the verdict
   // above says of how much time it is.
   const isPart = !isAll(overview, span);
@@ -536,6 +540,7 @@ export function WaitLine({ report, moves, range }: HostProps) {
       {main !== undefined && (
         <span data-tp-part={main.cause}>
           , {unbroken(formatNs(main.ns))} of it for <strong>{main.cause}</strong>
+          {other && other !== main.cause && `, the longest wait mostly for ${other}`}
         </span>
       )}
       .

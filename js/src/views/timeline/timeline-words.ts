@@ -197,9 +197,6 @@ function named(model: TimelineModel, row: number): Omit<Detail, "label"> {
   return { value: shortName(model, row), whole: wordAt(model.names, row), isCode: true, row };
 }
 
-// From this share of a cause on its longest wait stands for it.
-const MOSTLY = 0.5;
-
 // From this share of a gap on its longest wait or its main cause stands for it, with the time that it has in the picture.
 const NEARLY_ALL = 0.9;
 
@@ -210,7 +207,7 @@ const NEARLY_ALL = 0.9;
  */
 export function waitWords(
   model: TimelineModel,
-  { row, ns, causeNs, rowNs, isExact, start }: LongWait,
+  { row, ns, causeNs, rowNs, isNamed, isExact, start }: LongWait,
 ): {
   readonly long: string;
   readonly what: string;
@@ -222,7 +219,7 @@ export function waitWords(
   return {
     long: `${isExact ? "" : "≈ "}${formatNs(main ?? ns)}`,
     what: main === undefined ? `mostly ${cause}` : cause,
-    name: rowNs >= MOSTLY * causeNs ? wordAt(model.names, row) : "",
+    name: isNamed ? wordAt(model.names, row) : "",
     where: [place, whenOf(model, row, main === rowNs ? undefined : start)]
       .filter(Boolean)
       .join(" · "),

@@ -20,8 +20,10 @@ const phase = (start: number, dur: number, name: string) => {
 };
 
 /** What is said of a step of 20 ms with these slices, and no device. */
-function said(...slices: Parameters<typeof sliceFrame>[0]): string {
-  const model = createTimelineModel(view, sliceFrame([step, ...slices]));
+const said = (...slices: Parameters<typeof sliceFrame>[0]) => saidOf(view, slices);
+
+function saidOf(shown: typeof view, slices: Parameters<typeof sliceFrame>[0]): string {
+  const model = createTimelineModel(shown, sliceFrame([step, ...slices]));
   const span = { start: ns(0), end: ns(20 * MS) };
   const moves = { model, span, models: { overview: model, source: null } };
   const report = { source: { header: { views: [] } } } as unknown as ReportContext;
@@ -43,4 +45,15 @@ it("says what the host does for most of the time where it is not seen to wait", 
   expect(said(phase(0, 5, "forward"), phase(5, 15, "communication"))).toBe(
     "The host takes 15 of 20 ms in the whole recording for communication.",
   );
+});
+
+it("says what the longest wait is for where that is not what most of the idle time is for", () => {
+  const wait = (start: number, dur: number, note: string) => {
+    return { lane: 3, start: start * MS, dur: dur * MS, name: "", kind: "idle", note };
+  };
+  const short = [0, 4, 8, 12].map((start) => wait(start, 2, "op dispatch"));
+  expect(saidOf(SLICES_VIEW, [...short, wait(15, 3, "Python between ops")])).toContain(
+    "8 ms of it for op dispatch, the longest wait mostly for Python between ops.",
+  );
+  expect(saidOf(SLICES_VIEW, short)).toContain("8 ms of it for op dispatch.");
 });

@@ -532,6 +532,19 @@ def test_the_line_is_where_the_op_that_is_named_takes_most_and_not_the_line_with
     assert (verdict.file, verdict.line) == ("train.py", 7)
 
 
+@pytest.mark.parametrize(
+    ("calls", "told"), [((90, 10), " Line: train.py:1."), ((60, 40), " Mostly at train.py:1."), ((40, 35, 25), "")]
+)
+def test_a_line_without_half_of_the_op_is_not_told_as_its_line(calls: tuple[int, ...], told: str) -> None:
+    at, events = 0, list[Event]()
+    for line, us in enumerate(calls, 1):
+        events += [frame(f"train.py({line}): f{line}", at, us), span("aten::mul", at, us)]
+        at += us
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 100), *events, with_stack=1))
+    assert (verdict.file, verdict.line) == ("train.py", 1)
+    assert f"aten::mul takes most, 100 µs.{told} Python calls" in str(verdict)
+
+
 def test_shares_of_cpu_ops_are_those_of_the_table() -> None:
     trace = make_trace(STEP, annotation("load", 0, 20), span("aten::mm", 20, 60), span("aten::mul", 80, 20))
     assert "aten::mm takes most, 60 µs. Next is aten::mul, 20 µs." in str(find_verdict(trace))
