@@ -31,6 +31,7 @@ export const SLICES_VIEW = {
   length: 1,
   shape: "slices",
   excerpt: null,
+  answer: "",
   lanes: [
     { title: "Steps", kind: "steps", group: "" },
     { title: "main", kind: "thread", group: "main" },

@@ -115,6 +115,7 @@ class SlicesHeader(FramedHeader, frozen=True, kw_only=True, tag="slices", tag_fi
     columns: tuple[Column, ...]
     excerpt: Excerpt | None
     typical_step: int | None
+    answer: str
 
 
 class WaitingHeader(TabHeader, frozen=True, kw_only=True, tag="waiting", tag_field="shape"):
@@ -311,6 +312,7 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 columns=shape.columns,
                 excerpt=shape.excerpt,
                 typical_step=shape.typical_step,
+                answer=shape.answer,
             )
 
 

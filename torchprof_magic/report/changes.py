@@ -8,6 +8,7 @@ from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from torchprof_magic.facts.counted_steps import left_out_of_whole
 from torchprof_magic.facts.device.believable import believable
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from torchprof_magic.model.shapes import Shape
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.render.view import View
+
+
+# A row explains a change of the steps from this share of the largest one on.
+LEAST_EXPLAINING = 0.05
 
 
 @with_tables(TABLES)
@@ -204,9 +209,11 @@ class Changes(HasTables[Runs]):
             for kind in ("", "device_")
             for which, trace in (("before", self.before), ("after", self.after))
         }
+        way = {"slower": 1, "faster": -1}.get(self.kind, 0)
+        shapes = tuple((view, explaining_first(shape, way)) for view, shape in self._shapes)
         if "in all" not in bases.values():
-            return self._shapes
-        return tuple((view, _based(shape, bases)) for view, shape in self._shapes)
+            return shapes
+        return tuple((view, _based(shape, bases)) for view, shape in shapes)
 
     @cached_property
     def _cause(self) -> Cause | None:
@@ -253,6 +260,15 @@ class Changes(HasTables[Runs]):
             if before and after and before != after
             else (f"{before} before".strip(), f"{after} after".strip())
         )
+
+
+def explaining_first(shape: Shape, way: int) -> Shape:
+    """Return a table of changes, those first that go the way of the steps, 1 for longer, and are not small."""
+    if not isinstance(shape, Table) or not (shape.sort_by or "").endswith("delta_ns") or not way:
+        return shape
+    change = pl.col(str(shape.sort_by))
+    explains = change * way >= (LEAST_EXPLAINING * change.abs().max()).clip(1)
+    return replace(shape, frame=shape.frame.sort(explains, descending=True, maintain_order=True))
 
 
 def _based(shape: Shape, bases: Mapping[str, str]) -> Shape:

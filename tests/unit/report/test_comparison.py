@@ -12,8 +12,10 @@ from support import allocation, annotation, kernel, launch, make_trace, span
 from torchprof_magic.findings.compare.change_flame import change_flame
 from torchprof_magic.findings.compare.changes import Runs, code_change
 from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.shapes import Table
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.model.units import format_ratio
+from torchprof_magic.report.changes import explaining_first
 from torchprof_magic.report.comparison import Comparison
 from torchprof_magic.report.trace_report import Report
 
@@ -190,6 +192,13 @@ def test_the_largest_change_comes_first_under_the_mark_of_its_column() -> None:
     assert sizes == sorted(sizes, reverse=True)
     views = views_of(comparison)
     assert {views[name]["sort_by"] for name in ("compare", "compare_phases")} == {"delta_ns"}
+
+
+def test_of_slower_steps_those_rows_come_first_that_explain_it_and_small_ones_explain_nothing() -> None:
+    frame = pl.DataFrame({"name": ["a", "b", "c", "d"], "delta_ns": [-3_181, 3_073, 1_167, 30]})
+    table = Table(frame=frame, columns=(), sort_by="delta_ns")
+    order = {way: "".join(explaining_first(table, way).frame["name"]) for way in (1, 0, -1)}
+    assert order == {1: "bcad", 0: "abcd", -1: "abcd"}
 
 
 def with_kernels(kernel_us: dict[str, float], own_us: dict[str, float]) -> Trace:

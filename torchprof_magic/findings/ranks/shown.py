@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
+from torchprof_magic.findings.hottest_rows import code_of
 from torchprof_magic.findings.ranks.job import ARRIVAL_COLUMNS, COLLECTIVE_COLUMNS, RANK_COLUMNS
 from torchprof_magic.findings.ranks.stragglers import COLUMNS as STRAGGLER_COLUMNS
 from torchprof_magic.findings.ranks.verdict import ranks_verdict
@@ -137,6 +138,21 @@ def timeline_view(job: Job) -> Slices:
         frame=frame.with_columns(pl.col("start_ns") - least).sort("lane", "start_ns"),
         lanes=tuple(lanes),
         layers=_LAYERS,
+        answer=_longest_wait(job, least),
+    )
+
+
+def _longest_wait(job: Job, least: int) -> str:
+    """Return for whom the others wait longest, in which collective, and until when in the picture that begins there."""
+    waits = job.collectives.filter(pl.col("wait_ns") > 0).sort("wait_ns", descending=True)
+    if waits.height == 0:
+        return ""
+    row = waits.row(0, named=True)
+    several = row["ranks"] > 2  # noqa: PLR2004 - two ranks
+    others, together = ("the others wait", " together") if several else ("the other one waits", "")
+    return (
+        f"For rank {row['last_rank']} {others} longest: {format_ns(row['wait_ns'])}{together} in "
+        f"{code_of(row['name'])}, until {format_ns(row['start_ns'] - least)}."
     )
 
 

@@ -67,6 +67,8 @@ function sortRows(table: GridTable, rows: Rows, [sort]: SortingState): Rows {
   const column = table.getColumn(sort.id)?.columnDef.meta;
   if (column === undefined) return rows;
   const sorted: Row<Features, Frame>[] = [];
+  // A table of changes comes with those first that explain the change of the steps.
+  if (column.header.is_change && column.isMain && sort.desc) return rows;
   const order = orderedRows(column.cells, sort.desc, column.header.is_change);
   for (const place of withRestLast(order, column.rest)) {
     const row = rows[place];

@@ -409,6 +409,21 @@ describe("sorting", () => {
     expect(Array.from(orderedRows(cells, true))).toEqual([3, 0, 1, 2]);
   });
 
+  it("keeps the order of a table of changes that opens with what explains them", () => {
+    const change = columnHeader("delta_ns", "ns", { is_change: true, has_bar: true });
+    const view = tableHeader("compare", { columns: [change], sort_by: "delta_ns" });
+    const values = Float64Array.of(3, 1, -4);
+    const frame = {
+      rows: 3,
+      columns: new Map([["delta_ns", { kind: "number", values } as const]]),
+    };
+    const sorting = signal([{ id: "delta_ns", desc: true }]);
+    const table = createGridTable(view, frame, { query: signal(""), sorting });
+    expect(rowsOf(table)).toEqual([0, 1, 2]);
+    table.setSorting([{ id: "delta_ns", desc: false }]);
+    expect(rowsOf(table)).toEqual([1, 0, 2]);
+  });
+
   it("puts what has no name of its own last in either direction, off the scale of the bars", () => {
     const values = Float64Array.of(9, 1, 3);
     const rest = { kind: "number", values: Float64Array.of(1, 0, 0) } as const;

@@ -12,7 +12,7 @@ import { wordAt } from "../../wire/frame";
 import type { FoundFacts } from "../../wire/questions";
 import { Button } from "../common/button";
 import type { SlicesProps } from "../common/context";
-import { MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
+import { Marked, MatchSteps, SearchBox, Segmented, Tools } from "../common/parts";
 import { tableId } from "../common/spoken-table";
 import { Stage, useStage } from "../graph/stage";
 import { TimelineCanvas } from "./timeline-canvas";
@@ -70,6 +70,11 @@ export function TimelineView({ report, view, frame, flame }: TimelineProps) {
         <ZoomButtons moves={moves} />
       </Tools>
       {!isOnlyThreads && <WaitLine report={report} moves={moves} range={store.range.value} />}
+      {view.answer && (
+        <p class="tp-answer tp-wait-line">
+          <Marked text={view.answer} />
+        </p>
+      )}
       <ExcerptNote moves={moves} />
       <div class="tp-timeline-body">
         <div class="tp-timeline-main">

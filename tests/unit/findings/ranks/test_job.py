@@ -72,6 +72,8 @@ def test_the_timeline_begins_with_the_rank_that_is_late(tmp_path: Path) -> None:
     assert [lane.group for lane in view.lanes[::3]] == ["rank 2 ▲", "rank 0", "rank 1", "rank 3"]
     # Its collectives, of which it does not wait in any, are in its second lane.
     assert set(view.frame.filter(pl.col("lane") == 1)["note"]) == {"comes last"}
+    # The three others wait for 200 us each.
+    assert view.answer.startswith("For rank 2 the others wait longest: 600 µs together in `all_reduce`, until ")
 
 
 def long_step(number: int, late_us: float) -> list[Event]:
