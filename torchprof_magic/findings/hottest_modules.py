@@ -64,12 +64,17 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE, table: Table | None =
     name = f"own_{'device' if on_device else 'cpu'}_ns"
     of_class = own.filter(pl.col("class_name") == first["class_name"])
     said += _of_each(Times(trace, name, part, table), of_class["own_ns"])
-    said += _of_passes([Times(trace, each, part) for each in passes], of_class)
+    shown = {column.name for column in table.columns} if table is not None else set()
+    beside = table if shown.issuperset(passes) else None
+    said += _of_passes([Times(trace, each, part, beside) for each in passes], of_class)
     return f"{said}{''.join(f', then {_called(row)} {times.of(row)}' for row in others)}."
 
 
 def _of_passes(times: Sequence[Times], of_class: pl.DataFrame) -> str:
-    """Return what the module with the most of its class takes forward and backward, if it has both and none inside."""
+    """Return what the module with the most of its class takes forward and backward, if it has both and none inside.
+
+    That is as its row has it, where the table has both passes.
+    """
     row = of_class.sort("own_ns", "path", descending=[True, False]).row(0, named=True)
     forward, backward = (row[each.name] for each in times)
     if not (forward and backward) or forward + backward != row["own_ns"]:

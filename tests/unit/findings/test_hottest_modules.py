@@ -55,6 +55,7 @@ def test_the_largest_module_of_the_class_is_named_with_both_passes_where_it_has_
         "`Linear` takes most self CPU time, 57 µs per step in 2 modules of 10 to 47 µs "
         "(most in `a`: 25 µs forward, 22 µs backward), then `Net` 15 µs."
     )
+    assert modules_shown(trace).answer == hottest_classes(trace)
 
 
 def test_classes_without_time_where_it_decides_are_not_named() -> None:
