@@ -37,12 +37,15 @@ export function VerdictLine({ report }: { readonly report: ReportContext }) {
   );
 }
 
-/** The evidence up to how much of what it is; why, and where, stands on the overview. */
-function amountOf(text: readonly Span[]): readonly Span[] {
+/** The evidence up to how much of what it is, and why; the share, and where, stand on the overview. */
+export function amountOf(text: readonly Span[]): readonly Span[] {
   const at = text.findIndex(({ style }) => style === "strong") + 1;
   const after = text[at];
   if (at === 0 || after === undefined) return text;
-  return [...text.slice(0, at), { ...after, text: after.text.replace(/ \(.*|[,;:.].*/s, "") }];
+  return [
+    ...text.slice(0, at),
+    { ...after, text: after.text.replace(/ \([^)]*\)/, "").replace(/[,;:.].*/s, "") },
+  ];
 }
 
 function StepStrip({
