@@ -261,12 +261,15 @@ def _with_module(trace: Trace, cause: Cause, start_ns: IntArray, ns: IntArray) -
     row = np.where(ns > 0, import_at(trace, start_ns), NO_PARENT)
     if not (row >= 0).any():
         return cause
-    modules = trace.host_lines[row[row >= 0].tolist()].select("module").with_columns(pl.Series("ns", ns[row >= 0]))
+    modules = (
+        trace.host_lines[row[row >= 0].tolist()].select("module", "line").with_columns(pl.Series("ns", ns[row >= 0]))
+    )
     sums = modules.group_by("module").agg(pl.col("ns").sum()).sort("ns", "module", descending=[True, False])
     module, module_ns = sums.row(0)
     if module_ns < cause.name_ns:
         return cause
-    return replace(cause, name=f"import {module}", name_ns=int(module_ns), around="")
+    at_line = modules.filter((pl.col("module") == module) & (pl.col("line") == cause.line))["ns"].sum()
+    return replace(cause, name=f"import {module}", name_ns=int(module_ns), line_ns=int(at_line), around="")
 
 
 def _with_imports(trace: Trace, causes: dict[str, Cause]) -> dict[str, Cause]:
