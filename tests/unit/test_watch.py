@@ -106,7 +106,9 @@ def test_a_saved_run_has_them_too(report: tp.Report, tmp_path: Path) -> None:
 
 def test_nothing_of_it_is_left_when_the_run_ends(report: tp.Report) -> None:
     assert busy_profiler() is None
-    assert {problem.code for problem in report.problems} <= {"run.distorted"}, report.problems  # of a busy machine
+    # A machine can be busy, and this process have threads of other tests.
+    allowed = {"run.distorted", "capture.calls_not_counted"}
+    assert {problem.code for problem in report.problems} <= allowed, report.problems
 
 
 @pytest.mark.parametrize("kept", sampled([1, None]))

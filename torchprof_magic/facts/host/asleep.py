@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 
+# A call that takes as long as it is told to. Any other waits for what is done elsewhere.
+SLEEP_CALL = r"(^|\.)sleep$"
+
+
 class Asleep(NamedTuple):
     """The waits of the thread of the steps: ``row`` is one of ``trace.waits``, and ``in_fetch`` those of a fetch."""
 

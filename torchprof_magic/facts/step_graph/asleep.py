@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
-from torchprof_magic.facts.host.asleep import asleep
+from torchprof_magic.facts.host.asleep import SLEEP_CALL, asleep
 from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
@@ -55,3 +56,17 @@ def wait_of_pieces(trace: Trace) -> IntArray:
     wait[piece[order]] = found.row[of[order]]
     is_wait = share_asleep(trace, np.ones(trace.waits.height, np.bool_)) > MOSTLY
     return np.where(is_wait, wait, NO_PARENT)
+
+
+@once_per_trace
+def wait_for_others(trace: Trace) -> IntArray:
+    """Return for each piece that waits for what other threads or programs do the row of ``trace.waits``, else -1.
+
+    How long these take is not in the recording. Workers that load have edges of their own.
+    """
+    found, waits = asleep(trace), trace.waits
+    is_other = (waits["kind"] == "wait") & waits["call"].is_not_null()
+    is_other &= ~waits["call"].cast(pl.String).str.contains(SLEEP_CALL).fill_null(value=True)
+    chosen = is_other.to_numpy() & np.isin(np.arange(waits.height), found.row[~found.in_fetch])
+    wait = wait_of_pieces(trace)
+    return np.where(np.append(chosen, False)[wait], wait, NO_PARENT)

@@ -385,7 +385,8 @@ def _driven(driven: Cause, account: Account) -> tuple[Cause, Kind]:
         return driven, "dispatch"
     if python.file and account.tiny_ns < FEW_SHORT * driven.ns:
         return python, "python"
-    return replace(driven, name=python.name, name_ns=python.name_ns, between=python.between), "python"
+    # The line is that of all that is driven, and not of what Python calls.
+    return replace(driven, name=python.name, name_ns=0, between=python.between), "python"
 
 
 def _work_on_host(account: Account) -> tuple[Cause, Kind]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.device.coverage import loss_of
 from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.step_graph.asleep import wait_for_others
 from torchprof_magic.facts.step_graph.edges import ASSUMED, INFERRED, LAUNCH, MUCH_ASSUMED
 from torchprof_magic.facts.step_graph.graph import step_graph
 from torchprof_magic.facts.step_graph.path import critical_path, path_of, replay_as_recorded
@@ -44,10 +46,15 @@ LOUD_RATIO = 1.5
 SAVING_ERROR, STEP_ERROR = 0.15, 0.03
 # Less of a step than that decides nothing.
 MODEL_ERROR = 0.05
+# Waiting for others that takes less of the steps hides little of what is saved.
+LEAST_AWAITED = 0.02
 Z = 2.0
 
 
 _LITTLE = "little of a step is left, so that what recording adds to it weighs more"
+
+
+_AWAITED = "what `{call}` waits for need not come sooner, so that less may be saved"
 
 
 class Baseline(NamedTuple):
@@ -149,18 +156,24 @@ def ask_what_if(trace: Trace, changes: Changes) -> WhatIf:
     off = float(np.hypot(spread, doubt))
     path = path_of(step_graph(trace), found.replayed, base.spans, by_replay=True)
     is_little = found.mean_ns < LITTLE_LEFT * before
-    is_unsure = base.assumed > MUCH_ASSUMED or now.uncertain > MUCH_ASSUMED
+    awaited = _awaited(trace, base, now) if found.mean_ns < before else ""
+    is_unsure = base.assumed > MUCH_ASSUMED or now.uncertain > MUCH_ASSUMED or bool(awaited)
     is_guess = is_little or is_unsure or _is_loud(trace) or bool(len(loss_of(trace).steps))
     return WhatIf(
         change=changes.words,
         before_ns=before,
         step_ns=found.mean_ns,
         low_ns=max(min(found.mean_ns - off, before - _most_saved_ns(trace, base, now)), 0.0),
-        high_ns=found.mean_ns + off,
+        high_ns=max(found.mean_ns + off, before if awaited else 0.0),
         limit=limit_words(trace, path, _with_streams(trace, now, found.mean_ns), found.mean_ns),
         path=frame_of_path(trace, path, base.spans),
         certainty="guess" if is_guess else "estimated",
-        rests_on=(*now.notes, *((_LITTLE,) if is_little else ()), *_rests_on(trace, base)),
+        rests_on=(
+            *now.notes,
+            *((_LITTLE,) if is_little else ()),
+            *((_AWAITED.format(call=awaited),) if awaited else ()),
+            *_rests_on(trace, base),
+        ),
         has_steps=has_counted_steps(trace),
     )
 
@@ -177,6 +190,23 @@ def _most_saved_ns(trace: Trace, base: Baseline, now: Changed) -> float:
     recorded_ns = float(graph.own_ns[is_less].sum())
     ran = covered_ns(graph.pieces.start_ns[is_less], graph.pieces.end_ns[is_less], spans.start_ns, spans.end_ns).sum()
     return float(ran) * (1 - float(now.own_ns[is_less].sum()) / max(recorded_ns, 1.0)) / max(len(spans.step), 1)
+
+
+def _awaited(trace: Trace, base: Baseline, now: Changed) -> str:
+    """Return the call in which steps still wait most for what others do, empty if little of them is such waiting.
+
+    Nothing says whether that comes at its own pace, as from a thread that fills a queue. If so, the wait becomes as
+    much longer as the rest of the step becomes shorter.
+    """
+    pieces, wait = step_graph(trace).pieces, wait_for_others(trace)
+    here = np.flatnonzero(wait >= 0)
+    ran = covered_ns(base.spans.start_ns, base.spans.end_ns, pieces.start_ns[here], pieces.end_ns[here])
+    ns = ran * now.own_ns[here] / np.maximum(pieces.dur_ns[here], 1)
+    if ns.sum() < LEAST_AWAITED * base.spans.dur_ns.sum():
+        return ""
+    calls = trace.waits["call"].cast(pl.String).gather(wait[here])
+    sums = pl.DataFrame({"call": calls, "ns": ns}).group_by("call").agg(pl.col("ns").sum())
+    return str(sums.sort("ns", "call", descending=[True, False])["call"][0])
 
 
 def _is_loud(trace: Trace) -> bool:

@@ -305,6 +305,24 @@ def test_what_limits_a_step_that_sleeps_is_the_call_in_which_it_does() -> None:
     assert "is loading data, most of it `time.sleep`." in found.limit
 
 
+@pytest.mark.parametrize("call", ["Queue.get", "lock.acquire", "Event.wait", "socket.recv"])
+def test_what_comes_from_elsewhere_need_not_come_sooner(call: str) -> None:
+    # A thread that fills a queue does so at its own pace: then a wait is as much longer as the rest is shorter.
+    report = waiting(*((call, 1_000 * step + 200, 600) for step in range(3)))
+    found = report.what_if(without="aten::mm")
+    assert (found.certainty, found.high_ns) == ("guess", found.before_ns)
+    assert found.rests_on == (f"what `{call}` waits for need not come sooner, so that less may be saved",)
+    alone = report.what_if(without=call)
+    assert (alone.certainty, alone.rests_on) == ("estimated", ())
+
+
+@pytest.mark.parametrize("call", ["time.sleep", "sleep", "asyncio.sleep"])
+def test_a_sleep_takes_as_long_as_it_is_told_to(call: str) -> None:
+    found = waiting(*((call, 1_000 * step + 200, 600) for step in range(3))).what_if(without="aten::mm")
+    assert (found.certainty, found.rests_on) == ("estimated", ())
+    assert found.high_ns < found.before_ns
+
+
 def test_a_sleep_is_a_rung_of_its_own() -> None:
     _, rungs = ladder(waiting(*SLEEPS, events=SLEEPY).trace)
     assert [(rung.change, rung.step_ns) for rung in rungs[:2]] == [

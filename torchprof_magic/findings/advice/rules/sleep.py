@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from torchprof_magic.facts.host.asleep import SLEEP_CALL
 from torchprof_magic.facts.host.seen_waits import seen_waits
 from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.times import (
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 LEAST_SLEEP_NS = 1_000_000
-_CALL = r"(^|\.)sleep$"
 _FRAME = r"^<built-in (method|function) sleep\b"
 
 
@@ -44,7 +44,7 @@ def _seen(trace: Trace) -> Iterator[tuple[str, int | None, Spans]]:
     """Yield the lines that a live run saw sleep, each with when that was."""
     seen = seen_waits(trace)
     waits = trace.waits.select(pl.col("call", "file").cast(pl.String), "line")[seen.row.tolist()]
-    sleeps = waits.with_row_index("piece").filter(pl.col("call").str.contains(_CALL))
+    sleeps = waits.with_row_index("piece").filter(pl.col("call").str.contains(SLEEP_CALL))
     for (file, line), rows in sleeps.group_by("file", "line", maintain_order=True):
         piece: IntArray = rows["piece"].to_numpy().astype(np.int64)
         spans = Spans(seen.start_ns[piece], seen.whole_end_ns[piece])
