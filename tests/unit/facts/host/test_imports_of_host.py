@@ -121,12 +121,3 @@ def test_lines_are_sought_in_intervals_and_imports_without_a_line_are_none() -> 
     start, end = np.array([[0, 20], [0, 40], [21, 30], [25, 31]]).T * 1000
     assert line_seen_in(trace, start, end).tolist() == [-1, 0, -1, 1]
     assert [ends.tolist() for ends in one_time_spans(trace)] == [[10_000, 30_000], [15_000, 35_000]]
-
-
-def test_a_line_with_less_than_half_of_an_import_is_not_called_its_line() -> None:
-    trace = make_trace(annotation("ProfilerStep#0", 0, 1_000_000), span("aten::mm", 0, 100_000))
-    at_lines = [("sqlite3", None, 3, 200_000, 250_000), ("sqlite3", None, 4, 450_000, 200_000)]
-    verdict = find_verdict(noted(trace, *at_lines, ("sqlite3", None, 5, 650_000, 150_000)))
-    assert (verdict.name, verdict.line) == ("import sqlite3", 3)
-    assert "Line:" not in verdict.statement
-    assert "Mostly at" not in verdict.statement
