@@ -21,7 +21,16 @@ from torchprof_magic.facts.ops.roofline import device_name, roofline
 from torchprof_magic.facts.shared import device_numbers, device_rows, in_category, is_named, once_per_trace
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.model.dtypes import KINDS
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, marked_above, merge, union_ns
+from torchprof_magic.model.intervals import (
+    NO_PARENT,
+    BoolArray,
+    IntArray,
+    covered_ns,
+    marked_above,
+    merge,
+    union_ns,
+    windows_met,
+)
 from torchprof_magic.model.peaks import peak_of
 from torchprof_magic.model.rows import are_in, are_known, filled, rows_where
 from torchprof_magic.model.vendors import COLLECTIVE_KERNEL
@@ -264,11 +273,7 @@ def _cut_at_steps(
     """Return the parts of intervals that lie in steps: the step, start and end of each, and its interval."""
     order = np.argsort(step_start, kind="stable")
     starts, ends = step_start[order], step_end[order]
-    first = np.searchsorted(ends, start, side="right")
-    last = np.searchsorted(starts, end, side="left")
-    count = np.maximum(last - first, 0)
-    of = np.repeat(np.arange(len(start)), count)
-    place = np.repeat(first, count) + np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
+    of, place = windows_met(start, end, starts, ends)
     return order[place], np.maximum(start[of], starts[place]), np.minimum(end[of], ends[place]), of
 
 

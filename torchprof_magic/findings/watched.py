@@ -9,6 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.verdict.words import place_of
+from torchprof_magic.model.intervals import each_from
 from torchprof_magic.model.shapes import Fact, Lane, Section
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.watched import slow_steps_table, strip_table
@@ -120,9 +121,7 @@ def _parts(frame: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.i
     parts = min(PARTS, frame.height)
     first = np.minimum(start * parts // whole, parts - 1)
     last = np.maximum(((start + lasted) * (2 * parts) // whole - 1) // 2, first)  # a part that it runs in half of
-    count = np.minimum(last, parts - 1) - first + 1
-    row = np.repeat(np.arange(frame.height), count)
-    return row, first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row], parts
+    return *each_from(first, np.minimum(last, parts - 1) - first + 1), parts
 
 
 def _largest(values: pl.Series, part: npt.NDArray[np.int64], parts: int) -> tuple[float | None, ...]:

@@ -491,6 +491,21 @@ def interval_at(start_ns: IntArray, end_ns: IntArray, time_ns: IntArray) -> IntA
     return np.where((at >= 0) & (time_ns < np.append(end_ns, 0)[at]), at, NO_PARENT)
 
 
+def each_from(first: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
+    """Return ``count`` numbers from ``first`` on for each row: which row each is of, and the numbers."""
+    of = np.repeat(np.arange(len(count)), count)
+    return of, np.arange(len(of)) + (first - (np.cumsum(count) - count))[of]
+
+
+def windows_met(
+    start_ns: IntArray, end_ns: IntArray, window_start: IntArray, window_end: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return pairs of an interval and a window that it has time in; windows are in order, and none overlap."""
+    first = np.searchsorted(window_end, start_ns, side="right")
+    last = np.searchsorted(window_start, end_ns, side="left")
+    return each_from(first, np.maximum(last - first, 0))
+
+
 def covered_ns(start_ns: IntArray, end_ns: IntArray, window_start: IntArray, window_end: IntArray) -> IntArray:
     """Return for each window how many of its ns are covered by at least one interval."""
     start, end = merge(start_ns, end_ns)

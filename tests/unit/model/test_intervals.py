@@ -8,6 +8,7 @@ from torchprof_magic.model.intervals import (
     all_moments,
     covered_ns,
     depth_of,
+    each_from,
     innermost_at,
     inside_earlier,
     levels,
@@ -20,6 +21,7 @@ from torchprof_magic.model.intervals import (
     rolled_up,
     self_time,
     union_ns,
+    windows_met,
 )
 
 
@@ -233,3 +235,15 @@ def test_a_marked_row_is_found_from_far_below() -> None:
     chain = np.arange(-1, 999)
     is_marked = np.arange(1000) == 3
     assert marked_above(chain, is_marked, np.array([999, 4, 2])).tolist() == [3, 3, -1]
+
+
+def test_each_row_has_its_count_of_numbers_from_its_first_on() -> None:
+    row, number = each_from(np.array([5, 0, 7]), np.array([2, 0, 3]))
+    assert (row.tolist(), number.tolist()) == ([0, 0, 2, 2, 2], [5, 6, 7, 8, 9])
+
+
+def test_an_interval_meets_the_windows_that_it_has_time_in() -> None:
+    windows = np.array([0, 10, 20]), np.array([5, 20, 30])
+    # In one, touching two without time in the second, in none, and in all.
+    interval, window = windows_met(np.array([1, 12, 5, 0]), np.array([3, 20, 10, 30]), *windows)
+    assert list(zip(interval.tolist(), window.tolist(), strict=True)) == [(0, 0), (1, 1), (3, 0), (3, 1), (3, 2)]

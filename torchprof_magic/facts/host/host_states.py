@@ -23,7 +23,7 @@ from torchprof_magic.facts.host.host_nest import (
 from torchprof_magic.facts.host.one_time import one_time_events
 from torchprof_magic.facts.host.transitions import own_work
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, all_moments, latest_at, nest
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, all_moments, each_from, latest_at, nest
 from torchprof_magic.model.vendors import HOST_COLLECTIVE
 
 if TYPE_CHECKING:
@@ -248,8 +248,7 @@ def pieces_of(timeline: Timeline, start_ns: IntArray, end_ns: IntArray) -> Piece
     first = latest_at(timeline.start_ns, start_ns)
     last = latest_at(timeline.start_ns, end_ns - 1)
     count = np.where(end_ns > start_ns, last - first + 1, 0)
-    of = np.repeat(np.arange(len(start_ns)), count)
-    segment = np.arange(len(of)) + (first - (np.cumsum(count) - count))[of]
+    of, segment = each_from(first, count)
     # What is appended stands for -1, before the first change; and for the first moment, after the last one.
     limits = np.iinfo(np.int64)
     edges = np.append(timeline.start_ns, (limits.max, limits.min))

@@ -10,7 +10,7 @@ import polars as pl
 from torchprof_magic.facts.host.asleep import SLEEP_CALL, asleep
 from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.facts.step_graph.graph import step_graph
-from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns
+from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray, covered_ns, windows_met
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.step_graph.replay import FloatArray
@@ -45,10 +45,8 @@ def wait_of_pieces(trace: Trace) -> IntArray:
     if len(found.row) == 0:
         return wait
     main, pieces = graph.pieces.of_lane(graph.main), graph.pieces
-    first = np.searchsorted(pieces.end_ns[main], found.start_ns, side="right")
-    count = np.maximum(np.searchsorted(pieces.start_ns[main], found.end_ns, side="left") - first, 0)
-    of = np.repeat(np.arange(len(count)), count)
-    piece = np.repeat(first - np.cumsum(count) + count, count) + np.arange(len(of)) + main.start
+    of, piece = windows_met(found.start_ns, found.end_ns, pieces.start_ns[main], pieces.end_ns[main])
+    piece += main.start
     both_ns = np.minimum(found.end_ns[of], pieces.end_ns[piece]) - np.maximum(
         found.start_ns[of], pieces.start_ns[piece]
     )
