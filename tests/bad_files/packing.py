@@ -10,8 +10,20 @@ import zlib
 from bad_files.cut import HEADER_BYTES, MANY, PACKED, STORED, TRAILER_BYTES
 from bad_files.making import ABC, A, B, BadFile, C, event, kept, refused, trace, unreadable, with_b
 
-BOMB = gzip.compress(b" " * 100_000_000)
 LARGE = 1 << 20
+
+
+def _bomb(megabytes: int) -> bytes:
+    """Return gzip of so many megabytes of spaces, which one of them is packed for."""
+    spaces, crc = b" " * LARGE, 0
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    block = packer.compress(spaces) + packer.flush(zlib.Z_FULL_FLUSH)  # what follows does not refer to it
+    for _ in range(megabytes):
+        crc = zlib.crc32(spaces, crc)
+    return PACKED[:HEADER_BYTES] + megabytes * block + packer.flush() + struct.pack("<II", crc, megabytes * LARGE)
+
+
+BOMB = _bomb(100)
 
 
 def _flipped(data: bytes, at: int) -> bytes:

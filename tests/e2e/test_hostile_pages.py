@@ -18,7 +18,6 @@ from amount import thorough
 from driver import open_tab, screenshot
 from hostile.recordings import encodable, report_about, report_of, report_with_call_stacks
 from hostile.texts import TEXTS, in_parts, sample
-from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, Locator, Route, expect
 
 from torchprof_magic.model.meta import MAX_TEXT, shortened
@@ -322,6 +321,8 @@ def converted(outputs: list[dict[str, Any]], folder: Path) -> Path:
     """Return a notebook with these outputs as HTML."""
     displayed = [nbformat.v4.new_output("display_data", data=data) for data in outputs]
     cell = nbformat.v4.new_code_cell("%%torchprof", outputs=displayed, execution_count=1)
+    from nbconvert import HTMLExporter  # noqa: PLC0415 - each worker of the tests would import it
+
     text, _ = HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
     path = folder / "notebook.html"
     path.write_text(text, "utf-8")

@@ -19,7 +19,6 @@ import pytest
 from driver import Lab, Server, open_tab, screenshot, show_file
 from gpu_trace import write_gpu_trace
 from hosts import hosted
-from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
@@ -238,6 +237,8 @@ def test_a_kernel_that_never_answers_is_not_waited_for_in_silence(
 def test_a_web_page_made_of_the_notebook_shows_the_static_copy(
     browser: Browser, saved: Saved, tmp_path: Path, name: str
 ) -> None:
+    from nbconvert import HTMLExporter  # noqa: PLC0415 - each worker of the tests would import it
+
     body, _ = HTMLExporter().from_filename(str(getattr(saved, name)))
     page = offline(browser)
     (tmp_path / "page.html").write_text(body, encoding="utf-8")

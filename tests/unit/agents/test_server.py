@@ -14,8 +14,6 @@ import anyio
 import pytest
 from amount import thorough
 from hostile.recordings import report_of
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
 from support import annotation, chrome, span
 
 from torchprof_magic.agents.answers import MOST_CHARS
@@ -23,6 +21,8 @@ from torchprof_magic.render.markdown import DATA_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from mcp import Client
 
 COMMAND = [sys.executable, "-m", "torchprof_magic", "mcp"]
 TOOLS = (
@@ -56,6 +56,10 @@ def folder(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def client_of(*arguments: str) -> AsyncIterator[Client]:
+    # Imported here because that takes a second, which each worker of the tests would need.
+    from mcp import Client, StdioServerParameters  # noqa: PLC0415
+    from mcp.client.stdio import stdio_client  # noqa: PLC0415
+
     server = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], *arguments], env=dict(os.environ))
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:  # noqa: ASYNC230 - it does not wait
         async with Client(stdio_client(server, errlog=nowhere)) as client:
