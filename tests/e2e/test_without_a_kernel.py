@@ -184,7 +184,7 @@ def test_a_view_waits_for_a_busy_kernel(lab: Lab) -> None:
     open_tab(report, "ops")
     kernel = "jupyterapp.shell.currentWidget.context.sessionContext.session.kernel"
     # The lock of Python is held: JupyterLab may ask a second thread of the kernel, a subshell, which must not answer.
-    code = "import ctypes, time; time.sleep(0.5); ctypes.PyDLL(None).sleep(6)"
+    code = "import ctypes, time; time.sleep(0.5); ctypes.PyDLL(None).sleep(3)"
     lab.page.evaluate(f"() => {{ void {kernel}.requestExecute({{ code: '{code}' }}) }}")
     lab.page.wait_for_function(f"() => {kernel}.status === 'busy'")
     lab.page.wait_for_timeout(700)

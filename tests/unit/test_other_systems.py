@@ -73,9 +73,7 @@ print("recorded", run.report.steps.height, len(run.report.saved_traces), [p.code
 @pytest.mark.skipif(sys.platform != "linux", reason="what Linux has is hidden here")
 def test_everything_works_without_what_only_posix_has(tmp_path: Path) -> None:
     run = subprocess.run(
-        forked_python(
-            *("-W", "ignore", "-c", PREPARE + READ + RECORD), str(tmp_path), str(UNIT / "system" / "files")
-        ),
+        forked_python(*("-W", "ignore", "-c", PREPARE + READ + RECORD), str(tmp_path), str(UNIT / "system" / "files")),
         capture_output=True,
         text=True,
         check=False,
