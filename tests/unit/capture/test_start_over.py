@@ -47,6 +47,22 @@ def test_what_was_recorded_before_is_in_no_trace(make_session: Make, tmp_path: P
     assert len([*(tmp_path / "run").glob("cycle-*")]) == 1
 
 
+def test_what_was_said_of_steps_that_were_dropped_is_said_no_more(make_session: Make) -> None:
+    session = make_session()
+    session.start()
+    work()
+    session.note("capture.times_ended", cost="1 s", step=2, steps="1 step", limit="2 s")
+    session.note("capture.details_ended", cost="1 s", step=7, steps="1 step", spent="1 s", limit="2 s")
+    session.note("capture.details_ended_by_memory", reason="memory use grew by 1 GB", limit="1 GB", step=7)
+    session.note("capture.stacks_ended", step=7, moment="1 s", calls="10", limit="10", rest="")
+    session.note("capture.part_failed", part="a check", error="KeyError: 1", torch="2.13")
+    session.step()
+    assert session.start_over(OTHER)
+    session.start()
+    session.step()
+    assert codes(session.stop()) == ["capture.part_failed", "capture.loop_too_short"]
+
+
 def test_hooks_of_modules_are_there_once_afterwards(make_session: Make) -> None:
     hooks = torch.nn.modules.module._global_forward_pre_hooks
     session = make_session(watch_modules=True)
