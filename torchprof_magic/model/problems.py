@@ -197,6 +197,14 @@ PROBLEMS: Final[dict[str, Kind]] = {
         'With `profile(preset="auto")`, details come from later steps; nothing said before the first that there would '
         "be any.",
     ),
+    "capture.times_ended": Kind(
+        "info",
+        "Times were recorded in {steps}, until step {step}: they make the loop about {cost} longer, and with another "
+        "step it would be more than {limit}.",
+        "To record more steps, add --budget with a longer time.",
+        "Without a flag that says what to record, recording may cost 10 % of the loop or 2 s, whichever is more. The "
+        "first recorded steps showed that the next one would pass that.",
+    ),
     "capture.details_left_out": Kind(
         "info",
         "Only times were recorded: details would have made the loop about {cost} longer, the times took {spent}, and "
@@ -263,7 +271,15 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "warning",
         "Lines began so often that the times of some are missing.",
         "Record fewer steps, or move the loop into a function.",
-        "A step had more than 200,000 lines that began, or the recording more than 2 million.",
+        "A step of the cell had more than 200,000 lines that began, or the recording more than 2 million, or 500,000 "
+        "in functions.",
+    ),
+    "capture.functions_left_out": Kind(
+        "info",
+        "Lines of {names} were not timed, because more than 100,000 of them ran in a step. Their time counts for the "
+        "calling lines.",
+        "To time its other lines, move the loop into a function of its own.",
+        "Noting each line of a long Python loop takes longer than the step itself.",
     ),
     "capture.lines_refused": Kind(
         "warning",

@@ -62,11 +62,15 @@ class ModuleSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSite:
-    """A line of a watched function, which begins at ``first_line``."""
+    """A line of a watched function, which begins at ``first_line``.
+
+    ``is_left_out``: that function was not timed to its end, and is left to the lines that call it.
+    """
 
     file: str
     line: int
     first_line: int
+    is_left_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

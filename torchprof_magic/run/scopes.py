@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Times of perf_counter_ns are above this, and line numbers below it, so that the two can be told apart.
 _LEAST_TIME = 2**31
-_CALLED, _RETURNED = -1, -2
+_CALLED, _RETURNED, _ENDED = -1, -2, -3
 
 
 class _Runs(NamedTuple):
@@ -111,26 +111,28 @@ def _line_sites(cell: CellSource | None) -> pl.DataFrame:
 def _function_sites(watched: Sequence[LineSite], cell: CellSource | None, before: int) -> tuple[pl.DataFrame, IntArray]:
     """Return sites for the lines of all watched functions, whole, and the site of each watched line.
 
-    A function of the cell itself stands in the cell.
+    A function of the cell itself stands in the cell. The lines of one that was left out have none.
     """
     cell_file, cell_lines = (cell.filename, len(source_lines(cell.source))) if cell is not None else ("", 0)
     place: dict[tuple[str, int], int] = {(cell_file, line): line - 1 for line in range(1, cell_lines + 1)}
     rows: list[dict[str, object]] = []
-    for file, first in dict.fromkeys((site.file, site.first_line) for site in watched):
-        last = max(site.line for site in watched if (site.file, site.first_line) == (file, first))
+    kept = [site for site in watched if not site.is_left_out]
+    for file, first in dict.fromkeys((site.file, site.first_line) for site in kept):
+        last = max(site.line for site in kept if (site.file, site.first_line) == (file, first))
         for line in range(max(first, 1), last + 1):  # the code of a cell begins at line 0 in some versions of Python
             if (file, line) not in place:
                 place[file, line] = before + len(rows)
                 text = linecache.getline(file, line).rstrip("\n")
                 rows.append({"kind": "line", "parent": -1, "name": text, "file": file, "line": line})
-    sites = np.array([place.get((site.file, site.line), NO_PARENT) for site in watched], np.int64)
-    return pl.DataFrame(rows, schema=SITES_SCHEMA), sites
+    found = (NO_PARENT if site.is_left_out else place.get((site.file, site.line), NO_PARENT) for site in watched)
+    return pl.DataFrame(rows, schema=SITES_SCHEMA), np.array([*found], np.int64)
 
 
 def _function_runs(marks: ProgramMarks, site_of: IntArray) -> _Runs:
     """Return the runs of the lines of functions: each lasts until the next line of its call, or the return.
 
-    Lines that go on as the cycle ends last until then, such as that in which an optimizer ends the last step.
+    Lines that go on as the cycle ends last until then, such as that in which an optimizer ends the last step; those
+    that go on when there were too many marks, until the last of these.
     """
     numbers = np.frombuffer(marks.functions, np.int64) if len(marks.functions) else np.empty(0, np.int64)
     found: list[tuple[int, int, int]] = []
@@ -139,6 +141,10 @@ def _function_runs(marks: ProgramMarks, site_of: IntArray) -> _Runs:
     for time_ns, mark in numbers.reshape(-1, 2).tolist():
         if mark == _CALLED:
             calls.append((0, time_ns))
+            continue
+        if mark == _ENDED:
+            found += [(line, began_ns, time_ns) for line, began_ns in calls if line]
+            calls.clear()
             continue
         line, began_ns = calls.pop() if calls else (0, time_ns)
         if line:

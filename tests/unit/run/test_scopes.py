@@ -138,6 +138,19 @@ def test_a_line_of_a_function_in_which_the_last_step_ends_lasts_until_then() -> 
     assert found == [("for x in y:", 0, 21, 4), ("f(x)", 0, 25, 35)]
 
 
+def test_lines_of_a_function_that_was_left_out_are_left_to_the_line_that_calls_it() -> None:
+    watched = (LineSite(file="cell", line=1, first_line=1, is_left_out=True), LineSite(file="f", line=2, first_line=2))
+    functions = [(20, -1), (21, 1), (25, -1), (26, 2), (28, -2), (32, -2)]
+    found = scopes(lines=[(10, 2), (40, 0)], functions=functions, function_lines=watched)
+    assert found == [("f(x)", 0, 10, 30), ("", 0, 26, 2)]
+
+
+def test_lines_that_go_on_when_no_more_is_noted_end_there() -> None:
+    watched = (LineSite(file="cell", line=1, first_line=1), LineSite(file="cell", line=2, first_line=1))
+    found = scopes(functions=[(20, -1), (21, 1), (22, -1), (23, 2), (25, -3)], function_lines=watched, ended=60)
+    assert found == [("for x in y:", 0, 21, 4), ("f(x)", 0, 23, 2)]
+
+
 def test_lines_are_those_of_python_whatever_characters_are_in_them() -> None:
     source = "x = 'a\x0cb\u2028c\x1cd'\r\nfor y in x:\r    f(y)\n\ng()\n"
     cell = CellSource(label="In [4]", filename="cell", source=source)

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 # What calls it is around the cell, and not part of it.
 _RUNS_CELLS = str(Path(OWN_FOLDER) / "ipython")
-# What stands in the place of a line: a function was called, or returned.
-CALLED, RETURNED = -1, -2
-MAX_MARKS = 2_000_000
-# Functions, and generators with each value, that are called more often in a step are left to the lines that call them.
+# What stands in the place of a line: a function was called, or returned, or no more was noted.
+CALLED, RETURNED, ENDED = -1, -2, -3
+# No more lines are timed after so many marks, which take seconds to read.
+MAX_MARKS = 500_000
+# Functions, and generators with each value, that are called more often in a step are left to the lines that call them;
+# so are functions whose lines begin more often, in a loop of Python.
 MOST_CALLS_OF_STEP = 5_000
+MOST_LINES_OF_STEP = 100_000
 
 
 class FunctionLines:
@@ -45,6 +48,9 @@ class FunctionLines:
         self._kept = array("q")
         self._known: dict[CodeType, dict[int, int] | None] = {}
         self._calls: dict[CodeType, int] = {}
+        self._begun: dict[CodeType, int] = {}
+        self._left_out: set[tuple[str, int]] = set()
+        self.too_long: list[str] = []  # the names of functions with too many lines in a step
         self._marked: list[FrameType] = []
         self._own_code: CodeType | None = None
         self._users = UsersCode()
@@ -52,7 +58,10 @@ class FunctionLines:
     @property
     def sites(self) -> list[LineSite]:
         """The lines that were noted, which its marks number from 1."""
-        return [LineSite(file=file, line=line, first_line=first) for file, line, first in self._places]
+        return [
+            LineSite(file=file, line=line, first_line=first, is_left_out=(file, first) in self._left_out)
+            for file, line, first in self._places
+        ]
 
     def leave_out(self, code: CodeType) -> None:
         """Do not watch this code: it is the cell's, which marks its own lines."""
@@ -65,7 +74,7 @@ class FunctionLines:
         if not is_on:
             self._end()
             return
-        if self._parts.is_off(FUNCTIONS):
+        if self._parts.is_off(FUNCTIONS) or self._is_full():
             return
         if sys.gettrace() is not None:
             self.is_refused = True
@@ -81,6 +90,7 @@ class FunctionLines:
     def end_step(self, is_kept: bool) -> None:
         """Drop what was noted in a step that is not recorded."""
         self._calls.clear()
+        self._begun.clear()
         if not is_kept and not self.is_on:
             del self._kept[:]
 
@@ -88,6 +98,7 @@ class FunctionLines:
         """Let go of all code: that of a cell leads to the session of its cell, and Python cannot see that it does."""
         self._known.clear()
         self._calls.clear()
+        self._begun.clear()
         self._own_code = None
 
     def take(self) -> array[int]:
@@ -106,6 +117,7 @@ class FunctionLines:
             self._note(CALLED)
             self._on_line(running, "line", None)
             running.f_trace = self._on_line
+            running.f_trace_lines = True
             self._marked.append(running)
 
     def _end(self) -> None:
@@ -115,6 +127,7 @@ class FunctionLines:
         for frame in self._marked:
             if frame.f_trace == self._on_line:
                 frame.f_trace = None
+                frame.f_trace_lines = True
         self._marked.clear()
 
     def _on_call(self, frame: FrameType, event: str, _: object) -> Any:
@@ -124,9 +137,10 @@ class FunctionLines:
                 return None
             calls = self._calls[code] = self._calls.get(code, 0) + 1
             if calls > MOST_CALLS_OF_STEP:
-                self._known[code] = None
+                self._leave_out(code)
                 frame.f_trace = None  # a generator has it from its earlier values
                 return None
+            frame.f_trace_lines = True  # a generator may come from an earlier recording that left it out
             self._note(CALLED)
         except Exception as exc:  # noqa: BLE001 - Python would raise it in the user's code
             return self._fail(exc)
@@ -136,7 +150,9 @@ class FunctionLines:
         try:
             if event == "line":
                 lines = self._lines_of(frame.f_code)
-                if lines is not None:
+                if lines is None or self._is_too_long(frame.f_code):
+                    frame.f_trace_lines = False  # it still tells of its return
+                else:
                     self._note(lines.get(frame.f_lineno, 0) or self._add(frame.f_code, lines, frame.f_lineno))
             elif event == "return":
                 self._note(RETURNED)
@@ -146,16 +162,34 @@ class FunctionLines:
             return self._fail(exc)
         return self._on_line
 
+    def _is_too_long(self, code: CodeType) -> bool:
+        """Count a line that begins; return whether that are too many of this function, which is left out then."""
+        begun = self._begun[code] = self._begun.get(code, 0) + 1
+        if begun <= MOST_LINES_OF_STEP:
+            return False
+        self._leave_out(code)
+        self.too_long.append(code.co_name)
+        return True
+
+    def _leave_out(self, code: CodeType) -> None:
+        """Leave the time of a function to the lines that call it, also that of what was noted before."""
+        self._known[code] = None
+        self._left_out.add((code.co_filename, code.co_firstlineno))
+
     def _fail(self, error: Exception) -> None:
         self._end()
         self._parts.fail(FUNCTIONS, error)
 
     def _note(self, mark: int) -> None:
-        if len(self._kept) > 2 * MAX_MARKS:
-            self.lost = 1
-            return
         self._kept.append(perf_counter_ns())
         self._kept.append(mark)
+        if self._is_full():
+            self._kept[-1] = ENDED
+            self.lost = 1
+            self._end()
+
+    def _is_full(self) -> bool:
+        return len(self._kept) >= 2 * MAX_MARKS
 
     def _lines_of(self, code: CodeType) -> dict[int, int] | None:
         """Return the numbers of a function's lines, ``None`` for code that is not the user's."""

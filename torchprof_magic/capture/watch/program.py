@@ -31,6 +31,7 @@ from torchprof_magic.capture.watch.memory_tags import MemoryTags
 from torchprof_magic.capture.watch.modules import ModuleMarks
 from torchprof_magic.capture.watch.waits import WaitWatch
 from torchprof_magic.model.recording import ProgramMarks
+from torchprof_magic.model.units import counted, enumerated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +46,9 @@ _READINGS = 9
 # A tick of a coarse clock is waited for at most so long; and it is known well enough within so much.
 _MOST_WAIT_NS = 60_000_000
 _GOOD_NS = 20_000
-# So many packages are named.
+# So many packages are named, and so many functions that are not timed line by line.
 _MOST_IMPORTS = 3
+_MOST_FUNCTIONS = 3
 
 
 class Imports(NamedTuple):
@@ -205,6 +207,11 @@ class ProgramWatch:
                 run(FUNCTIONS, self.functions.end_step, is_recorded)
         return cpu_ns
 
+    def busy_ns(self) -> int | None:
+        """Return how long this thread has run, or was ready to run, in the step so far; None if not known."""
+        dur_ns = perf_counter_ns() - self._began_ns
+        return self._parts.ask(THREAD_TIME, self._cpu.since_ns, self._cpu_began_ns, dur_ns, default=None)
+
     def imports_of_step(self, *, is_recorded: bool) -> Imports:
         """Return which modules of Python the step that has just ended imported; keep their times if it is recorded."""
         count = len(sys.modules) - self._modules_began
@@ -311,9 +318,17 @@ class ProgramWatch:
                 self._problems.note("capture.lines_refused")
             if self.functions.lost:
                 self._problems.note("capture.lines_lost", count=1)
+            self._note_too_long(self.functions.too_long)
             self.functions.forget()
         if self.lines.lost:
             self._problems.note("capture.lines_lost", count=self.lines.lost)
         if self.modules.is_too_dear:
             self._problems.note("capture.modules_not_watched")
         return tuple(self._done)
+
+    def _note_too_long(self, functions: list[str]) -> None:
+        if functions:
+            names = [f"{name}()" for name in functions[:_MOST_FUNCTIONS]]
+            rest = len(functions) - len(names)
+            more = [counted(rest, "other function")] if rest else []
+            self._problems.note("capture.functions_left_out", names=enumerated([*names, *more]))

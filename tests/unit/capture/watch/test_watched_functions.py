@@ -5,11 +5,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
 import torchprof_magic as tp
 from torchprof_magic.capture.parts import Parts
-from torchprof_magic.capture.watch.functions import CALLED, MOST_CALLS_OF_STEP, RETURNED, FunctionLines
+from torchprof_magic.capture.watch import functions
+from torchprof_magic.capture.watch.functions import CALLED, ENDED, MOST_CALLS_OF_STEP, RETURNED, FunctionLines
 
 SOURCE = """\
 def inner(x):
@@ -107,6 +109,48 @@ def test_functions_that_are_called_too_often_are_left_to_the_lines_that_call_the
     # The generator of line 5 and the function of line 2 are watched no more, also in the next step.
     assert [mark for mark in found if mark in range(1, 9)] == [5, *[6, 7] * 10, 6, 8]
     assert found.count(CALLED) <= found.count(RETURNED) + 1
+
+
+LONG = """\
+def short(x):
+    return x + 1
+
+def long(count):
+    total = short(count)
+    for x in range(count):
+        total += x
+    return short(total)
+"""
+
+
+def long_function(count: int) -> tuple[FunctionLines, list[int]]:
+    """Return the watch of a call whose loop runs ``count`` times, and what it noted."""
+    names: dict[str, Any] = {}
+    exec(compile(LONG, "<ipython-input-9-abc>", "exec"), names)  # noqa: S102 - as a cell defines them
+    watch = FunctionLines(Parts())
+    watch.switch(is_on=True)
+    names["long"](count)
+    watch.switch(is_on=False)
+    return watch, noted(watch)
+
+
+def test_a_function_with_a_long_loop_is_left_to_the_line_that_calls_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "MOST_LINES_OF_STEP", 10)
+    watch, found = long_function(1_000)
+    # Its first line, and nine in the loop; the function that it calls is timed before and after.
+    assert [mark for mark in found if mark in range(1, 9)] == [5, 2, 6, 7, 6, 7, 6, 7, 6, 7, 6, 2]
+    assert {site.first_line for site in watch.sites if site.is_left_out} == {4}
+    assert watch.too_long == ["long"]
+    assert found.count(RETURNED) == 3
+
+
+def test_no_more_lines_are_noted_once_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "MAX_MARKS", 20)
+    watch, found = long_function(1_000)
+    assert len(found) == 20
+    assert found[-1] == ENDED
+    assert watch.lost
+    assert sys.gettrace() is None
 
 
 STEPS = """\
