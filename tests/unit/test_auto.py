@@ -252,6 +252,15 @@ def test_what_it_cost_is_told() -> None:
     assert " 7 of 12 steps were recorded, and the loop took " in report.problems[0].message
 
 
+def test_times_of_steps_that_cost_too_much_are_of_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(details, "_cost_of_events", lambda *_: 2e9)
+    report = recorded(20, budget="3s")
+    assert numbers(report) == [2]
+    assert "capture.times_ended" in codes(report)
+    # The details are of the step that they would be of.
+    assert report.trace.meta.two_pass.detail_steps == (10,)
+
+
 def test_details_that_cost_too_much_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(details, "MOST_NS", 1)
     monkeypatch.setattr(details, "MOST_SHARE", 0)

@@ -49,6 +49,7 @@ from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import STACKS_END_KEY, StepMark, TwoPass
 from torchprof_magic.model.units import counted
 from torchprof_magic.options import BUDGET_CALLS, DETAIL_WORDS, OPTIONS
+from torchprof_magic.system.process.memory import heap_bytes
 from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ class Recorder:
         self._budget = Budget(details, problems)
         self._cost = DetailsCost(problems, limit_s=details.budget_s, length=length) if is_auto else None
         self._asked = [*details.details, *(["lines"] if len(passes) > 2 else [])]  # noqa: PLR2004 - the third has lines
+        self._usual_busy_ns: int | None = None
+        self._longer_ns = 0
+        self._began_heap: int | None = None
         self._most_details: int | None = None
         self._left_ns: int | None = None
         self._later_steps = 0
@@ -235,6 +239,7 @@ class Recorder:
             if self._parts.ask(LIMITS, self._budget.is_reached, default=False):
                 self._parts.run(LIMITS, self._end_early)
             self._parts.run(DEVICE_STATE, self._end_with_device)
+            self._parts.run(LIMITS, self._end_dear_times)
             self._parts.run(LIMITS, self._end_dear_details)
         following = self._next_action
         goes_on = following.is_recording if self._action is Action.RECORD else following is self._action
@@ -258,6 +263,9 @@ class Recorder:
         self._count_cost(now_ns)
         self._fetch_ns = None if fetched_ns is None else max(fetched_ns - self._step_start_ns, 0)
         self._end_program_step(is_recorded=self.is_recording)
+        if self._cost is not None and self._action is Action.WARMUP and self.step > 0:  # as in _count_cost
+            self._usual_busy_ns = self._cpu_ns
+            self._cost.note_warmup(now_ns - self._step_start_ns)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
         if self._watch is not None:
@@ -522,6 +530,18 @@ class Recorder:
         self._problems.note("capture.device_stopped", step=self.step)
         self._absorb(self.schedule.cycle(self.step))
 
+    def _end_dear_times(self) -> None:
+        """End the cycle of times with this step if its steps cost so much that no other one is paid for."""
+        cost, usual_ns, began_bytes = self._cost, self._usual_busy_ns, self._began_heap
+        if cost is None or self._action is not Action.RECORD or self.schedule.cycle(self.step) != 0:
+            return
+        busy_ns, now_bytes = self._program.busy_ns(), heap_bytes()
+        if usual_ns is None or busy_ns is None or began_bytes is None or now_bytes is None:
+            return
+        self._longer_ns += busy_ns - usual_ns
+        if not cost.may_time_another(self._longer_ns, now_bytes - began_bytes, self.plain_step_ns, self.step):
+            self._absorb(0)
+
     def _end_dear_details(self) -> None:
         """End the cycle of details with this step if they have cost enough."""
         cost, cycle = self._cost, self.schedule.cycle(self.step)
@@ -637,6 +657,7 @@ class Recorder:
         self._program.begin_cycle(has_memory=options.profile_memory)
         self._parts.run(RANGES, self._ranges.begin)
         self._parts.run(PYTHON_PROFILER, self._python_profiler.look)
+        self._began_heap = self._parts.ask(LIMITS, heap_bytes, default=None) if self._cost is not None else None
         engine.start()
         self._parts.run(PYTHON_PROFILER, self._python_profiler.note)
         self._parts.run(PYTHON_CALLS, self._begin_calls)

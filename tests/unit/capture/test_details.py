@@ -72,6 +72,50 @@ def test_a_tenth_of_a_long_loop_is_more_than_two_seconds() -> None:
     assert problems.as_tuple() == ()
 
 
+@pytest.mark.parametrize(
+    ("longer_ms", "events", "limit_s", "may"),
+    [
+        (100, 70_000, None, True),  # 0.7 s with ending it, 1.4 s with another step
+        (150, 70_000, None, False),  # 1.05 s, 2.1 s
+        (150, 70_000, 3.0, True),
+        (40, 200_000, None, True),  # less than 300 ns for each: the program allocated most of it
+        (64, 210_000, None, False),  # 5 us each at least: 1.05 s
+        (900, 40_000, None, True),  # 20 us each at most: 0.8 s, so that the step did more work
+        (-50, 70_000, None, True),
+        (900, -5, None, True),
+    ],
+)
+def test_times_end_before_the_step_that_would_pass_the_limit(
+    longer_ms: int, events: int, limit_s: float | None, *, may: bool
+) -> None:
+    cost, problems = cost_of(limit_s)
+    cost.note_warmup(100 * MS)
+    assert cost.may_time_another(longer_ms * MS, events * 215, [], 2) is may
+    assert [problem.code for problem in problems.as_tuple()] == ([] if may else ["capture.times_ended"])
+
+
+def test_two_steps_of_the_times_tell_what_a_third_would_cost() -> None:
+    cost, problems = cost_of()
+    cost.note_warmup(100 * MS)
+    assert cost.may_time_another(120 * MS, 70_000 * 215, [], 2)  # 0.84 s
+    cost.add_step(220 * MS, cycle=0)
+    assert not cost.may_time_another(240 * MS, 140_000 * 215, [], 3)  # 1.68 s, 2.52 s with another
+    (problem,) = problems.as_tuple()
+    assert problem.message == (
+        "Times were recorded in 2 steps, until step 3: they make the loop about 1.68 s longer, and with another step "
+        "it would be more than 2 s."
+    )
+
+
+def test_idle_steps_after_times_that_ended_early_do_not_count_as_ending_them() -> None:
+    cost, problems = cost_of()
+    recorded(cost, 100, 900, steps=1)
+    cost.add_step(100 * MS, cycle=None)
+    cost.add_between(1 * MS, cycle=0)
+    assert cost.most_steps(3, DETAILS, PLAIN) == 0  # 1.98 s with shapes alone, of 1.1 s
+    assert problems.has("capture.details_left_out")
+
+
 def test_a_budget_takes_the_place_of_both() -> None:
     cost, _ = cost_of(limit_s=0.9, length=1_000)
     recorded(cost, 100, 300)

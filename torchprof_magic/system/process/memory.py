@@ -10,12 +10,14 @@ they do not fit. They take few pages but many addresses, because the C library r
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
@@ -130,6 +132,40 @@ class Growth:
         if self._file is None:
             return int(self._process.memory_info().rss)
         return int(os.pread(self._file, 128, 0).split()[1]) * _PAGE_BYTES
+
+
+class _Heap(ctypes.Structure):
+    """What ``mallinfo2`` of the GNU C library returns, ten numbers: what is mapped, and what else is in use."""
+
+    _fields_ = (
+        ("_", ctypes.c_size_t * 4),
+        ("hblkhd", ctypes.c_size_t),
+        ("_free", ctypes.c_size_t * 2),
+        ("uordblks", ctypes.c_size_t),
+        ("_rest", ctypes.c_size_t * 2),
+    )
+
+
+def heap_bytes() -> int | None:
+    """Return how much memory the libraries of this process have allocated and not freed; None where nobody tells.
+
+    Other than the size of the process, it grows by what is allocated also where that fills gaps. What Python and CUDA
+    allocate for themselves is not in it. It takes 10 to 40 us.
+    """
+    read = _heap_reader()
+    if read is None:
+        return None
+    found = read()
+    return int(found.uordblks) + int(found.hblkhd)
+
+
+@cache
+def _heap_reader() -> Callable[[], _Heap] | None:
+    """Return ``mallinfo2`` of the GNU C library, where that is used."""
+    read: Any = getattr(ctypes.CDLL(None), "mallinfo2", None) if sys.platform == "linux" else None
+    if read is not None:
+        read.restype = _Heap
+    return read
 
 
 def lack_for_reading(file_bytes: int) -> Lack | None:
