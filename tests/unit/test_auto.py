@@ -263,6 +263,7 @@ def test_times_of_steps_that_cost_too_much_are_of_fewer_steps(monkeypatch: pytes
 
 def test_details_that_cost_too_much_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(details, "MOST_NS", 1)
+    monkeypatch.setattr(details.DetailsCost, "may_time_another", lambda *_: True)
     monkeypatch.setattr(details, "MOST_SHARE", 0)
     report = recorded(12, budget=None)
     assert codes(report) == ["capture.details_left_out", "capture.lines_left_out", "run.auto_times"]
@@ -289,6 +290,7 @@ def test_a_detail_that_costs_too_much_is_left_out_alone(
 
 def test_lines_are_left_out_where_the_details_took_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(details.DetailsCost, "_most_ns", lambda *_: 0.0)
+    monkeypatch.setattr(details.DetailsCost, "may_time_another", lambda *_: True)
     monkeypatch.setattr(details.DetailsCost, "most_steps", lambda *_: 1)
     monkeypatch.setattr(details.DetailsCost, "left_out", lambda *_: {})
     report = recorded(12, budget=None)
