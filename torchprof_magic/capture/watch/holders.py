@@ -358,7 +358,8 @@ def _attributes(value: object) -> Iterator[tuple[str, object]]:
 
 def key_text(key: object) -> str:
     """Return a key of a dictionary as code, without code of the user's: the type stands for one that is not plain."""
-    is_plain = any(type(key) is kind for kind in (str, int, float, bool, type(None)))
+    kind = type(key)
+    is_plain = kind is str or kind is int or kind is float or kind is bool or key is None
     text = repr(key) if is_plain else f"<{type(key).__name__}>"
     return text if len(text) <= MAX_KEY_CHARS else f"{text[:MAX_KEY_CHARS]}…"
 

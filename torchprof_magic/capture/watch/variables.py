@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType, NoneType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from torchprof_magic.capture.torch_api.storages import is_plain
 from torchprof_magic.capture.watch.holders import key_text, locals_of
 from torchprof_magic.capture.watch.users_code import UsersCode
 from torchprof_magic.system.process.lookups import attributes_of, is_a
@@ -23,6 +22,9 @@ MOST_ELEMENTS = 100
 MOST_FRAMES = 50
 # From a variable to a tensor: trainer.losses[3] are two.
 MOST_DEPTH = 2
+# The types of tensors without code of another class.
+_TENSOR: Final = torch.Tensor
+_PARAMETER: Final = torch.nn.Parameter
 # Types by id: a metaclass may have its own ``__hash__`` and ``__eq__``.
 _WITHOUT_TENSORS = frozenset(
     map(
@@ -75,26 +77,37 @@ def _is_shown(name: object, hidden: tuple[str, ...] = ("_",)) -> bool:
     return type(name) is str and not name.startswith(hidden)
 
 
-def _under(name: str, value: object, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield a value if it is a tensor, and those in it, without code of the user's: subclasses may have their own."""
-    if is_plain(type(value)):
-        yield name, cast("torch.Tensor", value)
-    elif depth < MOST_DEPTH and id(type(value)) not in _WITHOUT_TENSORS and not is_a(value, torch.optim.Optimizer):
-        for label, one in _parts(value):
-            yield from _under(f"{name}{label}", one, depth + 1)
+def _under(name: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield a value if it is a tensor, and those in it, without code of the user's: subclasses may have their own.
+
+    While stacks are recorded, each call is an event. So what is most common is asked without one.
+    """
+    kind = type(value)
+    if kind is _TENSOR or kind is _PARAMETER:
+        yield name, value
+    elif depth < MOST_DEPTH and id(kind) not in _WITHOUT_TENSORS and not is_a(value, torch.optim.Optimizer):
+        is_last = depth + 1 == MOST_DEPTH
+        for label, one in _parts(value, kind):
+            inner: Any = type(one)
+            if inner is _TENSOR or inner is _PARAMETER:
+                yield f"{name}{label}", one
+            elif not is_last and inner is not int and inner is not float and inner is not str:
+                yield from _under(f"{name}{label}", one, depth + 1)
 
 
-def _parts(value: object) -> Iterator[tuple[str, object]]:
-    """Yield the last elements of a list, tuple, deque or dictionary, or else the attributes of an object."""
+def _parts(value: Any, kind: type) -> list[tuple[str, Any]]:
+    """Return the last elements of a list, tuple, deque or dictionary, or else the attributes of an object."""
+    if kind is list or kind is tuple:
+        first = 0 if len(value) <= MOST_ELEMENTS else len(value) - MOST_ELEMENTS
+        return [(f"[{place}]", one) for place, one in enumerate(value[first:], first)]
     if is_a(value, dict):
         items = list(islice(reversed(dict.items(value)), MOST_ELEMENTS))
-        yield from ((f"[{key_text(key)}]", one) for key, one in items)
-    elif is_a(value, (list, tuple, deque)):
+        return [(f"[{key_text(key)}]", one) for key, one in items]
+    if is_a(value, (list, tuple, deque)):
         first, elements = _last(value)
-        yield from ((f"[{place}]", one) for place, one in enumerate(elements, first))
-    else:
-        attributes = list(islice(attributes_of(value).items(), MOST_ELEMENTS))
-        yield from ((f".{name}", one) for name, one in attributes if _is_shown(name))
+        return [(f"[{place}]", one) for place, one in enumerate(elements, first)]
+    attributes = list(islice(attributes_of(value).items(), MOST_ELEMENTS))
+    return [(f".{name}", one) for name, one in attributes if _is_shown(name)]
 
 
 def _last(value: Any) -> tuple[int, list[object]]:
