@@ -98,7 +98,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
       more: [],
       code: null,
       doubts: [],
-      is_once: false,
+      to_record: "",
     },
     views: packed.views,
     missing: [],

@@ -158,7 +158,8 @@ class CodeHeader(msgspec.Struct, frozen=True, kw_only=True):
 class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What limits the speed, the line to look at if one is known, and what speaks against it, the gravest first.
 
-    ``text`` is the sentence that says so, and ``more`` what follows it. ``is_once`` is set if that is done only once.
+    ``text`` is the sentence that says so, and ``more`` what follows it. ``to_record`` says what to record
+    instead, where the limit is what is done only once.
     """
 
     title: str
@@ -166,7 +167,7 @@ class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
     more: tuple[SpanHeader, ...]
     code: CodeHeader | None
     doubts: tuple[str, ...]
-    is_once: bool
+    to_record: str
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has
 from torchprof_magic.facts.source.fused_titles import shown_titles
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
-from torchprof_magic.findings.verdict.doubts import DONE_ONCE
+from torchprof_magic.findings.verdict.doubts import what_to_record
 from torchprof_magic.findings.verdict.words import first_sentence
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Slices, count_rows
@@ -220,13 +220,14 @@ def _verdict(trace: Trace, verdict: Verdict) -> VerdictHeader:
     code = verdict_line(trace, verdict)
     said, more = first_sentence(verdict.text)
     said = (*said, *(() if code else verdict.where))
+    to_record = what_to_record(verdict.doubts)
     return VerdictHeader(
         title=verdict.title,
         text=tuple(SpanHeader(text=span.short, style=span.style) for span in said),
         more=tuple(SpanHeader(text=span.short, style=span.style) for span in more),
         code=code,
-        doubts=tuple(verdict.doubts),
-        is_once=any(doubt.startswith(DONE_ONCE) for doubt in verdict.doubts),
+        doubts=tuple(doubt for doubt in verdict.doubts if doubt != to_record),
+        to_record=to_record,
     )
 
 

@@ -50,7 +50,7 @@ def build_ranks_page(
             more=(),
             code=None,
             doubts=tuple(verdict.doubts),
-            is_once=False,
+            to_record="",
         ),
         views=tuple(view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0))) for view in ready),
         exports=(export_header(HTML, run_id),),

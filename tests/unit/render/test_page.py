@@ -53,3 +53,10 @@ def test_unknown_values_are_null_because_json_has_no_nan() -> None:
     header = json.loads(Report(trace)._forms.page.header, parse_constant=pytest.fail)
     facts = [fact for view in header["views"] for section in view.get("sections", ()) for fact in section["facts"]]
     assert [fact["label"] for fact in facts if fact["value"] is None] == ["Spread"]
+
+
+def test_what_to_record_in_place_of_what_is_done_once_is_no_doubt_but_what_to_change() -> None:
+    compiling = span("CompiledFxGraph (dynamo_timed)", 0, 90), span("aten::mm", 90, 10)
+    verdict = json.loads(Report(make_trace(*compiling))._forms.page.header)["verdict"]
+    assert verdict["to_record"] == "Record a later call in the same process: this is done once."
+    assert verdict["to_record"] not in verdict["doubts"]

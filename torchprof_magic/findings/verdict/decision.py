@@ -37,6 +37,7 @@ from torchprof_magic.findings.verdict.words import (
     others_words,
     recording_words,
     title_of_work,
+    whole_words,
 )
 from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.trace import STEP_PATTERN
@@ -437,11 +438,12 @@ def _told(
     least_ns = LEAST_SECOND * account.whole_ns
     others = tuple(c for c in ranked if c.kind not in own | {"queued", "profiler"} and c.ns >= least_ns)
     second = next((c for c in others if c.kind not in ("unknown", "missing")), None)
+    around = () if is_on_device else recording_words(trace)
     doubts = find_doubts(trace)
     return Verdict(
         kind=kind,
         title=title or (TITLES if is_on_device else HOST_TITLES)[kind],
-        text=(*words, *others_words(others, account), *(() if is_on_device else recording_words(trace))),
+        text=(*words, *others_words(others, account), *whole_words(account), *around),
         where=cause_line_words(trace, cause),
         name=cause.name,
         file=cause.file,

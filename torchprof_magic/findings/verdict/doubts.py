@@ -51,8 +51,8 @@ LOUD_HOST = 0.25
 LOUD_IMPORTS = 0.1
 _OF_THE_FILE = ("chrome.", "json.", "file.", "capture.device_stopped")
 LOUD_CROWDING = 0.25
-# What the doubt begins with where the verdict names what is done once.
-DONE_ONCE = "This is done once"
+# What the doubt ends with where the verdict names what is done once.
+_DONE_ONCE = "this is done once."
 
 
 def find_doubts(trace: Trace) -> tuple[str, ...]:
@@ -199,7 +199,13 @@ def _again(trace: Trace) -> str:
 def without_one_time(trace: Trace, doubts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the doubts of a verdict that names what is done once: how much that is, and where, is told already."""
     told = _one_time(trace)
-    return tuple(f"{DONE_ONCE}: {_again(trace)}." if doubt == told else doubt for doubt in doubts)
+    again = _again(trace)
+    return tuple(f"{again[0].upper()}{again[1:]}: {_DONE_ONCE}" if doubt == told else doubt for doubt in doubts)
+
+
+def what_to_record(doubts: tuple[str, ...]) -> str:
+    """Return the doubt that says what to record in place of what is done once; empty if that is not the limit."""
+    return next((doubt for doubt in doubts if doubt.endswith(_DONE_ONCE)), "")
 
 
 def _stacks(trace: Trace) -> str:

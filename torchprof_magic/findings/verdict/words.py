@@ -164,8 +164,15 @@ def _each(account: Account) -> str:
 
 
 def _share(account: Account, ns: float) -> str:
-    """Return what times stand for and their share; without steps that is less than all that a timeline shows."""
-    return f"{_each(account) or ' from the first op to the last work'} ({format_ratio(ns / max(account.whole_ns, 1))})"
+    """Return what times stand for and their share."""
+    return f"{_each(account)} ({format_ratio(ns / max(account.whole_ns, 1))})"
+
+
+def whole_words(account: Account) -> tuple[Span, ...]:
+    """Return from when to when the whole is without steps, which is less than all that a timeline shows."""
+    if account.has_steps:
+        return ()
+    return (_plain(f" The {format_ns(account.whole_ns)} are those from the first op to the last work."),)
 
 
 def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:

@@ -147,7 +147,18 @@ describe("what to change", () => {
     mounted = mount(host);
     await settle();
     const said = find(mounted.root, "[data-tp-no-advice]").textContent;
-    expect(said).toContain("No rule for advice applies. aten::mul could gain most: 3 of 7");
+    expect(said).toContain("What to changeaten::mul could gain most: 3 of 7");
+    expect(said).not.toContain("No rule");
+  });
+
+  it("says what to record instead where the limit is what is done once", async () => {
+    const { verdict } = JSON.parse(String(hostOf().traits.get("_header")));
+    const to_record = "Record a later call in the same process: this is done once.";
+    const views = [factsHeader("overview")];
+    mounted = mount(hostOf({ views, verdict: { ...verdict, to_record } }));
+    await settle();
+    const said = find(mounted.root, "[data-tp-no-advice]").textContent;
+    expect(said).toBe(`What to change${to_record}`);
   });
 
   it("says that nothing was found without advice", async () => {

@@ -26,30 +26,42 @@ interface CardsProps {
   readonly first: readonly NumberedCard[];
   /** Without any, savings are those of the whole recording. */
   readonly hasSteps: boolean;
+  readonly title?: string | undefined;
 }
 
-/** Says so where there is no advice, as that is an answer, too; and what the roofline says could gain. */
+const TITLE = "What to change";
+
+/** What to do where no rule for advice applies: record something else, or what the roofline says could gain. */
 export function NoCards({ report }: WithReport) {
   const { verdict, views } = report.source.header;
-  // What is done once is no work to make faster: the doubt says what to do.
-  if (verdict.is_once) return null;
   const roofline = views.find((view) => view.shape === "table" && view.points?.roofs.length);
+  const gain = roofline?.shape === "table" ? roofline.answer : "";
   return (
-    <p class="tp-aside tp-first-cards" data-tp-no-advice>
-      No rule for advice applies. {roofline?.shape === "table" && <Marked text={roofline.answer} />}
-    </p>
+    <section class="tp-facts" data-tp-no-advice>
+      <h3>{TITLE}</h3>
+      <p>
+        {/* What is done once is no work to make faster. */}
+        <Marked text={verdict.to_record || gain || "No rule for advice applies."} />
+      </p>
+    </section>
+  );
+}
+
+function Title({ hasSteps, title = TITLE }: Pick<CardsProps, "hasSteps" | "title">) {
+  return (
+    <h3 class="tp-split">
+      {title}
+      <span class="tp-aside">saving {hasSteps ? "per step" : "in all"}</span>
+    </h3>
   );
 }
 
 /** The pieces of advice that stand nowhere else. */
-export function Cards({ report, cards, first, hasSteps }: CardsProps) {
+export function Cards({ report, cards, first, hasSteps, title }: CardsProps) {
   if (cards.length === 0) return null;
   return (
     <section class="tp-facts tp-cards">
-      <h3 class="tp-split">
-        What to change
-        <span class="tp-aside">saving {hasSteps ? "per step" : "in all"}</span>
-      </h3>
+      <Title hasSteps={hasSteps} title={title} />
       <ol>
         {cards.map((each) => (
           <li key={`${each.number}-${each.card.rule}`} class="tp-card">
@@ -73,9 +85,10 @@ export function Cards({ report, cards, first, hasSteps }: CardsProps) {
 // How many are named before the code.
 const MOST_FIRST = 2;
 
-/** The changes that save most. */
+/** The changes that save most; without any of which that is known, the first. */
 export function firstCards(cards: readonly NumberedCard[]): readonly NumberedCard[] {
-  return cards.filter(({ card }) => card.saving_ns !== null).slice(0, MOST_FIRST);
+  const known = cards.filter(({ card }) => card.saving_ns !== null);
+  return (known.length > 0 ? known : cards).slice(0, MOST_FIRST);
 }
 
 /** What to do, and what with; only the second where the first stands beside the verdict. */
@@ -87,18 +100,22 @@ function wordsOf(each: NumberedCard, first: readonly NumberedCard[]): string {
 }
 
 /** What to do, beside the verdict: the lines and the reasons stand below. */
-export function FirstCards({ report, cards }: Pick<CardsProps, "report" | "cards">) {
-  if (cards.length === 0) return null;
+export function FirstCards({ report, cards, hasSteps }: Omit<CardsProps, "first">) {
   return (
-    <ol class="tp-first-cards">
-      {cards.map(({ card, number }) => (
-        <li key={number}>
-          <span class="tp-card-number">{number}</span>
-          <Marked text={card.title} />
-          <Place report={report} card={card} />: <strong>{unbroken(savingOf(card))}</strong>
-        </li>
-      ))}
-    </ol>
+    <section class="tp-facts">
+      <Title hasSteps={hasSteps} />
+      <ol class="tp-first-cards">
+        {cards.map(({ card, number }) => (
+          <li key={number}>
+            <span class="tp-card-number">{number}</span>
+            <Marked text={card.title} />
+            <Place report={report} card={card} />
+            {savingOf(card) !== "" && ": "}
+            <strong>{unbroken(savingOf(card))}</strong>
+          </li>
+        ))}
+      </ol>
+    </section>
   );
 }
 

@@ -191,7 +191,7 @@ describe("the code on the overview", () => {
 
   it("marks the line that the verdict names, instead of repeating it there", async () => {
     const code = { line: 3, source: "h = layer(h)", spot: "In [4]:3" };
-    const verdict = { title: "Host-bound", text: [], more: [], code, doubts: [], is_once: false };
+    const verdict = { title: "Host-bound", text: [], more: [], code, doubts: [], to_record: "" };
     const root = await show({ header: { verdict } });
     expect(textsOf(root, ".tp-line-named .tp-code")).toEqual(["    h = layer(h)"]);
     expect(root.querySelector(".tp-code-line")).toBeNull();

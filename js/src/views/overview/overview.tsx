@@ -42,12 +42,14 @@ export function FactsView({ report, view }: FactsProps) {
   const first = firstCards(numbered);
   const code = useCode(report, view, numbered);
   const placed = new Set([...(code?.changes.values() ?? [])].flat());
+  const hasSteps = report.source.header.step_ns !== null;
   const all = (
     <Cards
       report={report}
+      hasSteps={hasSteps}
       cards={numbered.filter((each) => !placed.has(each))}
       first={code === null ? [] : first}
-      hasSteps={report.source.header.step_ns !== null}
+      title={code === null ? undefined : "Other changes"}
     />
   );
   // Its lines are in the code already.
@@ -67,8 +69,9 @@ export function FactsView({ report, view }: FactsProps) {
         isNamedBelow={code !== null && code.named >= 0}
         phases={phases.map((section) => sectionOf(report, section))}
       >
-        {code === null ? all : <FirstCards report={report} cards={first} />}
         {cards.length === 0 && <NoCards report={report} />}
+        {cards.length > 0 &&
+          (code === null ? all : <FirstCards report={report} cards={first} hasSteps={hasSteps} />)}
       </Verdict>
       {code !== null && <CodeSection {...code} first={first} />}
       {strips.map((section) => sectionOf(report, section))}

@@ -86,7 +86,7 @@ describe("the tabs", () => {
       more: [],
       code: null,
       doubts: [],
-      is_once: false,
+      to_record: "",
     };
     const views = JSON.parse(String(hostOf().get("_header"))).views;
     const [ops] = views;

@@ -30,10 +30,10 @@ def test_the_start_of_the_driver_is_the_limit_of_a_cold_recording_and_says_so() 
     verdict = find_verdict(make_trace(*COLD))
     assert (verdict.kind, verdict.name) == ("initialisation", "cudaDeviceGetStreamPriorityRange")
     assert verdict.share == pytest.approx(0.8)
-    why = "80 ms of 100 ms from the first op to the last work (80 %) for initialisation: starting the driver"
-    assert why in str(verdict)
+    assert "80 ms of 100 ms (80 %) for initialisation: starting the driver" in str(verdict)
+    assert verdict.statement.endswith(" The 100 ms are those from the first op to the last work.")
     # How much it is, and what, is said already.
-    assert verdict.doubts == ("This is done once: record a later call in the same process.",)
+    assert verdict.doubts == ("Record a later call in the same process: this is done once.",)
 
 
 def test_what_is_done_once_is_named_by_what_it_consists_of() -> None:

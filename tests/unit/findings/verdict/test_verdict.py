@@ -107,7 +107,7 @@ def device_work(busy_us: float) -> list[Event]:
         (
             95,
             "Device-bound",
-            "95 µs of 100 µs from the first op to the last work (95 %); aten::mm takes most, 94 µs. What limits",
+            "95 µs of 100 µs (95 %); aten::mm takes most, 94 µs. What limits",
         ),
     ],
 )
