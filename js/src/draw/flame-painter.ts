@@ -10,7 +10,7 @@ import type { CanvasSize } from "./canvas-view";
 import { ChangeBrush, type TwoRuns } from "./change-painter";
 import type { Colors } from "./colors";
 import { type Fill, type FillTable, fillOf } from "./fills";
-import { haloOnHatch, hatchWaiting } from "./hatch";
+import { haloOnHatch, paintFill } from "./hatch";
 import type { TextCache } from "./text-cache";
 
 export const ROW_PX = 21;
@@ -105,10 +105,8 @@ function paintBox(brush: Brush, box: number, top: number): void {
   const right = Math.min(size.width, (scene.boxes.left[box] ?? 0) + (scene.boxes.width[box] ?? 0));
   const key = row === MERGED_ROW ? -1 : (scene.names.keys[row] ?? -1);
   const fill = row === MERGED_ROW ? brush.merged : (brush.change?.same ?? fillAt(brush, row));
-  context.fillStyle = fill.box;
   const width = visibleWidth(right - left);
-  context.fillRect(left, top, width, BOX_PX);
-  hatchWaiting(context, fill, left, top, width, BOX_PX);
+  paintFill(context, fill, left, top, width, BOX_PX);
   if (row !== MERGED_ROW) paintChange(brush, box, row, left, left + width, top);
   if (key >= 0 && key === scene.selectedKey)
     underline(context, scene.colors, left, top, width, BOX_PX);

@@ -7,6 +7,20 @@ const LEAST_HATCHED_PX = 5;
 const WAITING_STEP_PX = 6;
 const HALO_PX = 3;
 
+/** Fills a box, and hatches it where it is waiting. */
+export function paintFill(
+  context: CanvasRenderingContext2D,
+  fill: Fill,
+  left: number,
+  top: number,
+  width: number,
+  height: number,
+): void {
+  context.fillStyle = fill.box;
+  context.fillRect(left, top, width, height);
+  hatchWaiting(context, fill, left, top, width, height);
+}
+
 /** Paints the lines of a box of waiting over it; returns whether it did, and with that changed the fill. */
 export function hatchWaiting(
   context: CanvasRenderingContext2D,

@@ -220,6 +220,15 @@ describe("folding libraries", () => {
     expect(changed(wrapped(3.1), { foldsLibraries: true }).folded).toBe(0);
   });
 
+  it("keeps a library frame that waits where the first weight, that of the device, is none of its own", () => {
+    const { rows, columns } = frameOf(wrapped(100));
+    const none = { kind: "number" as const, values: new Float64Array(rows) };
+    const ofDevice = [["self_device", none] as const, ["total_device", none] as const];
+    const frame = { rows, columns: new Map<string, Column>([...columns, ...ofDevice]) };
+    const options = { ...PLAIN, foldsLibraries: true };
+    expect(transformFlame(frame, ["device", "cpu", "calls"], options).folded).toBe(0);
+  });
+
   it("keeps library frames unless it is asked to fold them", () => {
     expect(changed(wrapped(0), {}).folded).toBe(0);
   });

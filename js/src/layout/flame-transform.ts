@@ -102,17 +102,15 @@ function hiddenRows(source: Source, { foldsLibraries, changes }: FlameOptions): 
   const isForwardName = Uint8Array.from(source.names.words, (word) =>
     Number(word.endsWith("): forward")),
   );
-  const main = source.total[0];
-  const largest = new Float64Array(source.frame.rows);
-  for (let row = 1; row < source.frame.rows; row += 1) {
-    const above = source.parent[row] ?? 0;
-    largest[above] = Math.max(largest[above] ?? 0, main?.[row] ?? 0);
-  }
+  const largest = source.total.map((total) => largestInside(source, total));
   const isHidden = new Uint8Array(source.frame.rows);
   for (let row = 1; row < source.frame.rows; row += 1) {
     const key = source.names.keys[row] ?? -1;
+    // By the first weight that it has any of: a frame that only waits has no device time.
+    const by = source.total.findIndex((total) => (total[row] ?? 0) > 0);
     const isPassing =
-      source.kinds.keys[row] === library && (largest[row] ?? 0) >= WRAPS * (main?.[row] ?? 0);
+      source.kinds.keys[row] === library &&
+      (largest[by]?.[row] ?? 0) >= WRAPS * (source.total[by]?.[row] ?? 0);
     // The frame of a module's forward says no more than the module.
     const isForward =
       isForwardName[key] === 1 && source.kinds.keys[source.parent[row] ?? -1] === module;
@@ -120,6 +118,16 @@ function hiddenRows(source: Source, { foldsLibraries, changes }: FlameOptions): 
     if (isWrapper || byName[key] === 1 || byFile[key] === 1) isHidden[row] = 1;
   }
   return isHidden;
+}
+
+/** The most of a weight that one of the boxes directly in each row has. */
+function largestInside({ parent }: Source, total: Numbers): Float64Array {
+  const largest = new Float64Array(parent.length);
+  for (let row = 1; row < parent.length; row += 1) {
+    const above = parent[row] ?? 0;
+    largest[above] = Math.max(largest[above] ?? 0, total[row] ?? 0);
+  }
+  return largest;
 }
 
 /** Collects boxes by the path of their names, and adds up their weights. */

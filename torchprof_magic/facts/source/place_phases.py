@@ -9,6 +9,8 @@ import numpy as np
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES
 from torchprof_magic.facts.host.step_pieces import step_pieces
+from torchprof_magic.facts.ops.calls import OP_CATEGORIES
+from torchprof_magic.facts.shared import in_category
 from torchprof_magic.model.intervals import covered_ns
 
 if TYPE_CHECKING:
@@ -44,17 +46,20 @@ _MOSTLY = 0.5
 
 
 def waiting_places(trace: Trace, boxes: HostBoxes) -> BoolArray:
-    """Return which boxes are a sleep or a wait, such as a line that calls ``time.sleep``."""
-    found = np.zeros(len(boxes.lane), np.bool_)
-    pieces = step_pieces(trace)
-    is_idle = pieces.phase == PHASES.index("idle")
-    if not is_idle.any():
-        return found
-    least_ns = _MOSTLY * boxes.dur_ns
-    rows = np.flatnonzero(np.isin(boxes.lane, lanes_of_steps(trace)) & (boxes.own_ns > least_ns))
-    start = boxes.start_ns[rows]
-    waits_ns = covered_ns(pieces.start_ns[is_idle], pieces.end_ns[is_idle], start, start + boxes.dur_ns[rows])
-    found[rows] = waits_ns > least_ns[rows]
+    """Return which boxes are a sleep or a wait, such as a line that calls ``time.sleep`` or ``synchronize``.
+
+    An op that blocks has its own phase, as in the tables of ops.
+    """
+    pieces, found = step_pieces(trace), np.zeros(len(boxes.lane), np.bool_)
+    # The last is for boxes that are no events.
+    is_place = ~np.append(in_category(trace, *OP_CATEGORIES), False)[boxes.row]
+    is_long = np.isin(boxes.lane, lanes_of_steps(trace)) & (boxes.own_ns > _MOSTLY * boxes.dur_ns)
+    for name, can_wait in (("idle", is_long), ("waiting", is_long & is_place)):
+        waits = pieces.phase == PHASES.index(name)
+        rows = np.flatnonzero(can_wait) if waits.any() else np.zeros(0, np.int64)
+        start, dur = boxes.start_ns[rows], boxes.dur_ns[rows]
+        waits_ns = covered_ns(pieces.start_ns[waits], pieces.end_ns[waits], start, start + dur)
+        found[rows] |= waits_ns > _MOSTLY * dur
     return found
 
 

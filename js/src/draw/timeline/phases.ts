@@ -5,6 +5,7 @@ import type { Ns } from "../../base/units";
 import type { SliceIndex, SliceRow } from "../../layout/slice-index";
 import { layoutSlices, SliceBoxes } from "../../layout/slice-layout";
 import type { FillTable } from "../fills";
+import { paintFill } from "../hatch";
 
 const scratch = new SliceBoxes();
 
@@ -18,7 +19,7 @@ export function paintPhases(
   const { index, row, fills } = phases;
   layoutSlices(index, row, scale, scratch, (each) => fills.idOf(each));
   for (let box = 0; box < scratch.count; box += 1) {
-    context.fillStyle = fills.at(scratch.like[box] ?? 0).box;
-    context.fillRect(left + (scratch.left[box] ?? 0), top, scratch.width[box] ?? 0, height);
+    const [x, width] = [left + (scratch.left[box] ?? 0), scratch.width[box] ?? 0];
+    paintFill(context, fills.at(scratch.like[box] ?? 0), x, top, width, height);
   }
 }

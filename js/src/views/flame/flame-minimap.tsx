@@ -1,14 +1,14 @@
 /** The whole flame graph in a strip, with the part that is shown. */
 
 import { MERGED_ROW } from "../../base/boxes";
-import { cssColor } from "../../base/color";
 import type { Weight } from "../../base/units";
-import { FillTable } from "../../draw/fills";
+import { FillTable, fillOf } from "../../draw/fills";
+import { paintFill } from "../../draw/hatch";
 import type { MinimapBrush } from "../../draw/minimap";
 import { BoxBuffer, layoutFlame } from "../../layout/flame-layout";
 import type { ReportContext } from "../common/context";
 import { useMinimap } from "../graph/use-minimap";
-import { weightOf } from "./flame-model";
+import { isAwaiting, weightOf } from "./flame-model";
 import type { FlameMoves } from "./flame-moves";
 
 interface MinimapProps {
@@ -33,9 +33,12 @@ export function FlameMinimap({ report, moves }: MinimapProps) {
   return <canvas ref={canvas} class="tp-flame-minimap" aria-hidden="true" />;
 }
 
-function paintWhole(brush: MinimapBrush<Weight>, { model, extent, top }: FlameMoves): void {
+function paintWhole(brush: MinimapBrush<Weight>, moves: FlameMoves): void {
+  const { model, state, extent, top } = moves;
   const { context, size, scale, colors } = brush;
   const fills = new FillTable(model.phases, model.kinds, colors, model.kernelTone);
+  const merged = fillOf(colors.merged);
+  const weight = weightOf(model, state.weight.value).name;
   const boxes = layoutFlame(model.tree, extent, scale, new BoxBuffer(), top);
   const levels = Math.max(1, boxes.depthStart.length - 1);
   const rowPx = Math.max(1, Math.min(4, (size.height - 4) / levels));
@@ -43,8 +46,10 @@ function paintWhole(brush: MinimapBrush<Weight>, { model, extent, top }: FlameMo
     const last = boxes.depthStart[depth + 1] ?? 0;
     for (let box = boxes.depthStart[depth] ?? 0; box < last; box += 1) {
       const row = boxes.row[box] ?? MERGED_ROW;
-      context.fillStyle = row === MERGED_ROW ? cssColor(colors.merged) : fills.at(row).box;
-      context.fillRect(boxes.left[box] ?? 0, 2 + depth * rowPx, boxes.width[box] ?? 0, rowPx);
+      const own = isAwaiting(model, row, weight) ? fills.waiting : fills.at(row);
+      const fill = row === MERGED_ROW ? merged : own;
+      const [left, width] = [boxes.left[box] ?? 0, boxes.width[box] ?? 0];
+      paintFill(context, fill, left, 2 + depth * rowPx, width, rowPx);
     }
   }
 }

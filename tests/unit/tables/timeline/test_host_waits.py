@@ -86,3 +86,21 @@ def test_a_function_that_sleeps_is_waiting_in_the_flame_graph_and_so_is_what_cal
     phases = dict(tree.select(pl.col("name", "phase").cast(pl.String)).rows())
     assert {phases[name] for name in phases if name.startswith(("train", "log"))} == {"waiting"}
     assert phases["aten::mm"] == "forward"
+
+
+def test_a_function_that_blocks_is_waiting_in_the_flame_graph_and_in_the_timeline_but_not_an_op_that_blocks() -> None:
+    block = {"cat": "cuda_runtime", "correlation": 7}
+    trace = make_trace(
+        *STEPS,
+        frame("torch/cuda/__init__.py(975): synchronize", 0, 60),
+        frame("<built-in function _cuda_synchronize>", 1, 58),
+        span("cudaDeviceSynchronize", 2, 56, **block),
+        span("aten::item", 62, 30),
+        span("cudaStreamSynchronize", 63, 28, **block | {"correlation": 8}),
+        kernel("gemm", 0, 90, 1),
+    )
+    slices = timeline_slices(trace).frame.filter(pl.col("kind").cast(pl.String).is_in(["python", "op"]))
+    for frame_of in (flame_tree(trace).frame, slices):
+        phases = dict(frame_of.select(pl.col("name", "phase").cast(pl.String)).rows())
+        assert {phases[name] for name in phases if "synchronize" in name} == {"waiting"}
+        assert phases["aten::item"] == "forward"
