@@ -566,12 +566,17 @@ def _top_kernels(trace: Trace, shown: _Shown) -> Section:
 
 
 def _beyond_busy(trace: Trace, shown: _Shown) -> str:
-    """Say how much more device time ops have than the device was busy, where that can be seen."""
+    """Say of what the device time of ops consists, as their table does, where it is seen to be more than busy."""
     time = device_time(trace, shown.part)
-    beyond_ns = 0 if time is None else time.overlap_ns + time.outside_ns
-    if time is None or beyond_ns < _SEEN_SHARE * time.busy_ns:
+    if time is None or time.overlap_ns + time.outside_ns < _SEEN_SHARE * time.busy_ns:
         return ""
-    return f", {format_ns(beyond_ns / shown.steps)} beyond the {format_ns(time.busy_ns / shown.steps)} busy"
+    parts = (
+        (time.busy_ns, f"busy on {time.devices} devices" if time.devices > 1 else "busy"),
+        (time.overlap_ns, "on other streams meanwhile"),
+        (time.outside_ns, "outside of steps" if time.has_steps else "before the first op"),
+    )
+    least_ns = _SEEN_SHARE * time.busy_ns / 2
+    return ": " + " + ".join(f"{format_ns(ns / shown.steps)} {what}" for ns, what in parts if ns > least_ns)
 
 
 def _memory(trace: Trace, part: TimeRange) -> tuple[Fact, ...]:

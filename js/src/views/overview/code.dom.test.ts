@@ -71,6 +71,22 @@ describe("the code on the overview", () => {
     expect(root.querySelector("img")).toBeNull();
   });
 
+  it("says of what device time consists that is more than the device was busy", async () => {
+    const columns = COLUMNS.map((column) =>
+      column.name === "cpu_ns" ? { ...column, name: "device_ns", title: "Device" } : column,
+    );
+    const lines = encodeFrame(
+      LINES_COLUMNS.map(([name, values]) => [name === "cpu_ns" ? "device_ns" : name, values]),
+    );
+    const device = { devices: 1, busy_ns: 26e6, overlap_ns: 0, outside_ns: 4e6, has_steps: true };
+    const root = await show({ source: { columns, device }, lines });
+    const said = find(root, ".tp-lines .tp-split > .tp-aside").textContent?.replaceAll(
+      "\u00a0",
+      " ",
+    );
+    expect(said).toBe("Device ms per step: 13 ms busy + 2 ms outside of steps");
+  });
+
   it("says where the rest of the time of a line stands", async () => {
     const notes = ["", "8 ms per step in a.py:7", "", HOSTILE[1], ""];
     const lines = encodeFrame([...LINES_COLUMNS, ["note", notes]]);

@@ -12,6 +12,7 @@ import type { FactsHeader } from "../../wire/header";
 import { Button } from "../common/button";
 import { cellLine, goToCellLine } from "../common/cell-line";
 import type { ReportContext, TableProps } from "../common/context";
+import { describeDevice } from "../common/describe";
 import { Digits, Legend, Path, phaseEntries } from "../common/parts";
 import { useRanged } from "../common/ranged";
 import { barRatio, type GridColumn, gridColumns, hueColumn } from "../table/grid-columns";
@@ -50,7 +51,9 @@ export function useCode(
   const changes = changesIn(shown, cards);
   const items = codeItems(frame, main, new Set(changes.keys()), view.sort_by !== null);
   if (column === undefined || items.length === 0) return null;
-  const each = isPart ? "in this range" : step_ns === null ? "in all" : "per step";
+  const per = isPart ? "in this range" : step_ns === null ? "in all" : "per step";
+  const parts = main.includes("device") ? describeDevice(view.device, isPart ? 1 : steps) : "";
+  const each = parts.replace("device time", per) || per;
   const spot = verdict.code?.spot;
   const named = items.find(({ kind, row }) => kind === "line" && spotOf(shown, row) === spot);
   return { report, view, frame, items, column, each, changes, named: named?.row ?? -1 };
