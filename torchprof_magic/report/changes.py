@@ -125,8 +125,11 @@ class Changes(HasTables[Runs]):
 
     @property
     def _basis(self) -> str:
-        """What the tables compare, where that is not what the title compares."""
-        return recorded_words(*(sample.step_ns for sample in self._samples)) if self.change.is_plain else ""
+        """What the answer and the tables compare, where that is not what the title compares."""
+        if not self.change.is_plain:
+            return ""
+        before_ns, after_ns = (sample.step_ns for sample in self._samples)
+        return recorded_words(before_ns, after_ns, self.answer)
 
     @property
     def evidence(self) -> str:
@@ -153,7 +156,7 @@ class Changes(HasTables[Runs]):
             kind=self.kind,
             title=change_title(change),
             numbers=change_times(change),
-            answer=" ".join(part for part in (self._basis, self.answer) if part),
+            answer=" ".join(part for part in (self.answer, self._basis) if part),
             opens=self._opens,
             evidence=". ".join(part for part in (change_interval(change), change_evidence(change)) if part),
             warnings=tuple(self.warnings),

@@ -161,11 +161,12 @@ def _percentage(change: RunChange) -> str:
     return "" if is_said else f" ({format_change(change.after_ns / change.before_ns - 1)})"
 
 
-def recorded_words(before_ns: float, after_ns: float) -> str:
-    """Return what the tables compare where the title is of steps that ran without the profiler."""
+def recorded_words(before_ns: float, after_ns: float, cause: str) -> str:
+    """Return what the cause and the tables compare where the title is of steps that ran without the profiler."""
+    what = "The cause and the tables are" if cause else "The tables are"
     if math.isnan(before_ns) or math.isnan(after_ns):
-        return "The tables are of the steps with the profiler."
-    return f"The tables are of the steps with the profiler: {format_ns(before_ns)} → {format_ns(after_ns)}."
+        return f"{what} of the recorded steps."
+    return f"{what} of the recorded steps: {format_ns(before_ns)} → {format_ns(after_ns)}."
 
 
 def _plainly(change: RunChange) -> str:
