@@ -56,7 +56,7 @@ it("says that the whole adds up threads where it does", async () => {
   );
 });
 
-it("says how much of that is there twice, because a thread waits for another", async () => {
+it("says that some of that is there twice, because a thread waits for another", async () => {
   const boxes: Boxes = [
     ["all", "root", 9e6, -1],
     ["backward", "annotation", 5e6, 0],
@@ -65,7 +65,7 @@ it("says how much of that is there twice, because a thread waits for another", a
   const thread = (name: string) => ({ name, host_ns: 1e6 });
   const threads = [thread("main"), thread("autograd")];
   expect(await answerOf("cpu_ns", boxes, { threads }, Float64Array.of(4e6, 4e6, 0))).toBe(
-    "4 ms of 9 ms (2 threads added up, 4 ms of it waiting for one another) in line 4",
+    "4 ms of 9 ms (2 threads added up, with waits for one another) in line 4",
   );
   expect(mounted?.root.querySelector(".tp-legend")?.textContent).toContain(
     "waiting for other threads",

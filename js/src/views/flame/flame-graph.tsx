@@ -260,10 +260,9 @@ function asideOf({ names, awaits }: FlameModel, weight: WeightHeader, total: Num
   return total.map((size, row) => (names.keys[row] === before ? size : 0));
 }
 
-/** How much of the host time threads wait for one another, whose time is there, too. */
-function twiceOf({ awaits, steps }: FlameModel): string {
-  const ns = awaits?.[0] ?? 0;
-  return ns > 0 ? `, ${formatValue(ns / steps, "ns")} of it waiting for one another` : "";
+/** That threads wait for one another, whose time is there, too: how much that is stands beside the total. */
+function twiceOf({ awaits }: FlameModel): string {
+  return (awaits?.[0] ?? 0) > 0 ? ", with waits for one another" : "";
 }
 
 /** The path that has most of the weight, as a sentence; a click selects its last box. */
