@@ -206,12 +206,12 @@ def first_sentence(spans: Sequence[Span]) -> tuple[tuple[Span, ...], tuple[Span,
 def line_words(trace: Trace, file: str, line: int | None, *, share: float = 1) -> tuple[Span, ...]:
     """Return where the user's line is, if it is known; nothing if it has less than half of what the verdict names.
 
-    Another line can have more in all, so one that has not nearly all of that is not just called the line.
+    Another line can have more in all, so one that has not nearly all of that is not said to be the place.
     """
     place = place_of(trace, file, line)
     if not place or share < _HALF:
         return ()
-    return (_plain(" Line: " if share >= _NEARLY_ALL else " Mostly at "), code(place), _plain("."))
+    return (_plain(" At " if share >= _NEARLY_ALL else " Mostly at "), code(place), _plain("."))
 
 
 def cause_line_words(trace: Trace, cause: Cause) -> tuple[Span, ...]:

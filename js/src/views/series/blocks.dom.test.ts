@@ -46,16 +46,18 @@ it("names the two that hold most of the peak, and says where nothing grows", () 
 
 it("names what grows only where that is more than half of what is new", () => {
   expect(textOf(300, [group("a", 120), group("b", 80)])).toBe(
-    `${PEAK}It goes from 100 MiB to 300 MiB, mostly a.`,
+    `${PEAK}It goes from 100 MiB to 300 MiB after the last step, mostly a.`,
   );
   expect(textOf(300, [group("a", 100), group("b", 100)])).toBe(
-    `${PEAK}It goes from 100 MiB to 300 MiB.`,
+    `${PEAK}It goes from 100 MiB to 300 MiB after the last step.`,
   );
 });
 
 it("names nothing as what grows where it takes the place of something else", () => {
   // 140 MiB are new, and 90 MiB from the start are gone.
-  expect(textOf(150, [group("a", 140)])).toBe(`${PEAK}It goes from 100 MiB to 150 MiB.`);
+  expect(textOf(150, [group("a", 140)])).toBe(
+    `${PEAK}It goes from 100 MiB to 150 MiB after the last step.`,
+  );
 });
 
 it("says where no second step tells whether it grows", () => {

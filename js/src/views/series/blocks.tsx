@@ -83,6 +83,7 @@ export function Holders({
   // As in the list.
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
   const more = rise === null ? 0 : rise.end - rise.start;
+  const isStepped = report.source.header.steps > 1;
   const [largest] = grown;
   const made = grown.reduce((sum, { bytes }) => sum + bytes, 0);
   const isMost = (largest?.bytes ?? 0) > made / 2 && made <= (1 + LEAST_FREED) * more;
@@ -103,12 +104,14 @@ export function Holders({
         <>
           It goes from {unbroken(formatBytes(rise?.start ?? 0))} to{" "}
           {unbroken(formatBytes(rise?.end ?? 0))}
+          {/* What a curve falls to at its very end is not seen. */}
+          {isStepped && " after the last step"}
           {largest !== undefined && isMost && (
             <>
               , mostly <Holder {...largest} />
             </>
           )}
-          {report.source.header.steps < 2 && ", with no second step to compare"}.
+          {!isStepped && ", with no second step to compare"}.
         </>
       )}
     </p>

@@ -52,7 +52,7 @@ def test_an_import_is_initialisation_with_the_ops_in_it_and_has_its_module_and_l
         3,
     )
     assert "takes 60 ms of 100 ms per step (60 %), mostly in import sqlite3." in verdict.statement
-    assert verdict.statement.endswith(" Line: train.py:3.")
+    assert verdict.statement.endswith(" At train.py:3.")
     imports = "most of it imports (import sqlite3, train.py:3)"
     once = f"For 60 % of the recorded time the host does work that is done once, {imports}"
     assert find_doubts(trace)[0] == f"{once}; record later steps too."

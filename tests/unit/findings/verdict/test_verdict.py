@@ -451,7 +451,7 @@ def test_a_sleep_is_named_by_its_call_and_line() -> None:
     verdict = find_verdict(slept(host_steps(), *sleeps))
     assert (verdict.kind, verdict.name, verdict.file, verdict.line) == ("waiting", "time.sleep", "train.py", 7)
     assert "The host sleeps or waits for 60 ms of 100 ms per step (60 %), mostly in time.sleep." in str(verdict)
-    assert "Line: train.py:7." in str(verdict)
+    assert " At train.py:7." in str(verdict)
 
 
 def test_of_several_waits_the_call_with_the_most_time_is_named_at_its_largest_line() -> None:
@@ -533,7 +533,7 @@ def test_the_line_is_where_the_op_that_is_named_takes_most_and_not_the_line_with
 
 
 @pytest.mark.parametrize(
-    ("calls", "told"), [((90, 10), " Line: train.py:1."), ((60, 40), " Mostly at train.py:1."), ((40, 35, 25), "")]
+    ("calls", "told"), [((90, 10), " At train.py:1."), ((60, 40), " Mostly at train.py:1."), ((40, 35, 25), "")]
 )
 def test_a_line_without_half_of_the_op_is_not_told_as_its_line(calls: tuple[int, ...], told: str) -> None:
     at, events = 0, list[Event]()
