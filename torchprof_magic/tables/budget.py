@@ -27,7 +27,7 @@ TITLES = {
     "dispatch": "Op dispatch",
     "python": "Python",
     "data": "Data",
-    "compile": "Compile",
+    "compile": "Compilation",
     "unknown": "Unknown",
 }
 _TEXT = {

@@ -252,7 +252,7 @@ CAUSES = {
 CAUSE_TITLES = {
     "data": "loading data",
     "waiting": "a blocking call",
-    "compile": "compiling or graph capture",
+    "compile": "compilation or graph capture",
     "initialisation": "initialisation",
     "communication": "communication by the host",
     "allocation": "memory from the driver",

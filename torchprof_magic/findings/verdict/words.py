@@ -56,7 +56,7 @@ TITLES = {
     "waiting": "Waiting",
     "dispatch": "Bound by op dispatch",
     "python": "Python-bound",
-    "compile": "Compiling",
+    "compile": "Compilation",
     "initialisation": "Initialisation",
     "optimizer": "Optimizer-bound",
 }

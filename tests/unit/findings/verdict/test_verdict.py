@@ -56,7 +56,7 @@ def compiled_once(name: str) -> Trace:
 
 def test_a_recording_that_is_nearly_all_compilation_says_so_and_what_limits_the_other_steps() -> None:
     found = find_verdict(compiled_once("entire_frame_compile (dynamo_timed)"))
-    assert (found.kind, found.title) == ("compile", "Compiling")
+    assert (found.kind, found.title) == ("compile", "Compilation")
     # 890 of 904 ms.
     assert (
         "Compilation or graph capture takes 890 ms of 904 ms that were recorded (98.5 %), most of it in step 0, mostly "
