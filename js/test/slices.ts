@@ -55,6 +55,7 @@ export function slicesHeader(more: Partial<SlicesHeader> = {}): SlicesHeader {
     columns: [],
     excerpt: null,
     typical_step: null,
+    waits_from_ns: 0,
     answer: "",
     ...more,
   };

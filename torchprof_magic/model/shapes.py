@@ -375,8 +375,8 @@ class Slices:
     around that, -1 for none. ``count`` is how much a slice stands for: the length of the queue, or the level of a
     curve. ``columns`` are details that were recorded, such as shapes. The frame of an ``excerpt`` lacks them, and says
     which slice of the complete frame each row is, or names: ``slice``, and how many it stands for: ``merged``.
-    ``typical_step`` is the number of the step that is shown first, None without steps. ``answer`` is a sentence where
-    the page has none of its own, such as on ranks.
+    ``typical_step`` is the number of the step that is shown first, None without steps. From ``waits_from_ns`` on it is
+    known whether devices wait. ``answer`` is a sentence where the page has none of its own, such as on ranks.
     """
 
     frame: pl.DataFrame
@@ -385,6 +385,7 @@ class Slices:
     columns: tuple[Column, ...] = ()
     excerpt: Excerpt | None = None
     typical_step: int | None = None
+    waits_from_ns: int = 0
     answer: str = ""
 
 

@@ -115,6 +115,7 @@ class SlicesHeader(FramedHeader, frozen=True, kw_only=True, tag="slices", tag_fi
     columns: tuple[Column, ...]
     excerpt: Excerpt | None
     typical_step: int | None
+    waits_from_ns: int
     answer: str
 
 
@@ -313,6 +314,7 @@ def _framed_header(shape: FramedShape, framed: dict[str, Any]) -> ViewHeader:
                 columns=shape.columns,
                 excerpt=shape.excerpt,
                 typical_step=shape.typical_step,
+                waits_from_ns=shape.waits_from_ns,
                 answer=shape.answer,
             )
 

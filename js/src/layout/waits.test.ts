@@ -116,9 +116,11 @@ it("takes the time in which a device is busy as a part of that in which it is kn
   const waits = waitsOf(WAITS);
   const busy = waits.index.ofLane[0]?.[0] ?? null;
   // It is busy for 5 + 5, and waits for 26 + 5 + 10 + 2 + 30; nothing is known of it from 120 on.
-  expect(busyRatio(waits.index, busy, waits, 0, 1000)).toBeCloseTo(10 / 83);
-  expect(busyRatio(waits.index, busy, waits, 200, 300)).toBe(0);
-  expect(busyRatio(waits.index, busy, null, 0, 1000)).toBe(1);
+  expect(busyRatio(waits.index, busy, waits, 0, 0, 1000)).toBeCloseTo(10 / 83);
+  expect(busyRatio(waits.index, busy, waits, 0, 200, 300)).toBe(0);
+  expect(busyRatio(waits.index, busy, null, 0, 0, 1000)).toBe(1);
+  // From 12 on: busy for 3, and waiting for 14 + 5 + 10 + 2 + 30.
+  expect(busyRatio(waits.index, busy, waits, 12, 0, 1000)).toBeCloseTo(3 / 64);
 });
 
 describe("sumWaits", () => {

@@ -170,17 +170,19 @@ export function sumWaits(waits: Waits, start: number, end: number): readonly Cau
 
 /**
  * Which part of a span a device is busy, of the time in which it is known to work or to wait: what lies before the
- * first op of the recording, or after its last work, is neither.
+ * first op of the recording, `knownFrom`, or after its last work, is neither.
  */
 export function busyRatio(
   base: SliceIndex,
   busy: SliceRow | null,
   waits: Waits | null,
+  knownFrom: number,
   start: number,
   end: number,
 ): number {
-  const busyNs = busy === null ? 0 : coveredIn(base, busy, start, end);
-  const waitsNs = waits === null ? 0 : coveredIn(waits.index, waits.row, start, end);
+  const from = Math.max(start, knownFrom);
+  const busyNs = busy === null ? 0 : coveredIn(base, busy, from, end);
+  const waitsNs = waits === null ? 0 : coveredIn(waits.index, waits.row, from, end);
   return busyNs / Math.max(1, busyNs + waitsNs);
 }
 

@@ -383,6 +383,7 @@ export const slicesHeader = record({
   columns: listOf(column),
   excerpt: orNull(excerpt),
   typical_step: orNull(number),
+  waits_from_ns: number,
   answer: text,
 });
 export type SlicesHeader = Checked<typeof slicesHeader>;

@@ -13,6 +13,7 @@ from torchprof_magic.facts.device.graph_captures import on_captured_lanes
 from torchprof_magic.facts.device.graph_work import graph_work, origins
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.device.launch_configs import launch_configs
+from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.host.blocking import blocking_calls
 from torchprof_magic.facts.host.phases import PHASE, PHASES
 from torchprof_magic.facts.host.shown_phases import phases_shown
@@ -206,6 +207,7 @@ def timeline_slices(trace: Trace) -> Slices:
         layers=layers,
         columns=tuple(details),
         typical_step=_typical_step(trace),
+        waits_from_ns=next(iter(windows_of(trace).start_ns.tolist()), 0),
     )
 
 

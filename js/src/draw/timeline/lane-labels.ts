@@ -46,6 +46,7 @@ function secondLine(brush: Brush, lane: number, kind: SliceLane["kind"]): string
 
 function busyText({ scene }: Brush, lane: number): string {
   const { start, end } = scene.scale.span;
-  const ratio = busyRatio(scene.base, scene.busyOf(lane), scene.waitsOf(lane), start, end);
+  const [busy, waits] = [scene.busyOf(lane), scene.waitsOf(lane)];
+  const ratio = busyRatio(scene.base, busy, waits, scene.waitsFrom, start, end);
   return `${formatRatio(ratio)} busy`;
 }

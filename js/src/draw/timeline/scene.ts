@@ -61,6 +61,8 @@ export interface TimelineScene {
   /** The parts of the critical path in a lane; null where nothing is dimmed. */
   pathOf(lane: number): readonly Span<Ns>[] | null;
   waitsOf(lane: number): Waits | null;
+  /** From when on it is known whether devices wait. */
+  readonly waitsFrom: number;
   busyOf(lane: number): SliceRow | null;
   causeTitle(cause: number): string;
   /** The values of a queue or counter in the picture, and the highest of the whole recording. */

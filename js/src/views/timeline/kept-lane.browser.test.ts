@@ -34,7 +34,13 @@ function valuesOf(slices: readonly Slice[]): readonly (readonly [string, Values]
 
 async function show(heightPx: number): Promise<HTMLElement> {
   const lanes = SLICES_VIEW.lanes.map((lane) => ({ ...lane, scale: null, is_folded: false }));
-  const view: SlicesHeader = { ...SLICES_VIEW, lanes, columns: [], typical_step: null };
+  const view: SlicesHeader = {
+    ...SLICES_VIEW,
+    lanes,
+    columns: [],
+    typical_step: null,
+    waits_from_ns: 0,
+  };
   const { views, data } = packViews([view], [encodeFrame(valuesOf(SLICES))]);
   const host = hostOf({ views });
   host.traits.set("_data", data);

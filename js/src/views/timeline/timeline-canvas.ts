@@ -261,6 +261,7 @@ export class TimelineCanvas extends GraphCanvas<Ns, TimelineMoves, TimelineInput
       colors,
       pathOf: (lane) => pathIn(moves, lane),
       waitsOf: (lane) => deviceOf(lane)?.waits ?? null,
+      waitsFrom: model.view.waits_from_ns,
       busyOf: (lane) => deviceOf(lane)?.busy ?? null,
       causeTitle: (cause) => model.causes[cause] ?? "",
       curveOf: (lane) => this.#curveOf(lane),

@@ -587,3 +587,10 @@ def test_the_step_that_is_shown_first_is_the_median_of_those_that_count() -> Non
     trace = make_trace(*steps, *(span("aten::mm", start, 50) for start in starts))
     assert timeline_slices(trace).typical_step == 3
     assert timeline_slices(make_trace(span("aten::mm", 0, 50))).typical_step is None
+
+
+def test_whether_devices_wait_is_known_from_the_first_op_on_without_steps_and_else_from_the_first_step() -> None:
+    work = kernel("queued before", 0, 90, 1), span("aten::mm", 100, 50)
+    assert timeline_slices(make_trace(*work)).waits_from_ns == 100_000
+    assert timeline_slices(make_trace(*work, annotation("ProfilerStep#1", 95, 70))).waits_from_ns == 95_000
+    assert timeline_slices(make_trace()).waits_from_ns == 0
