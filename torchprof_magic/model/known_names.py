@@ -5,8 +5,10 @@ The ranks of a job and the cells of a notebook ask some fifty patterns of the sa
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,6 +24,26 @@ MAX_CHARS_OF_TRACE = 1_000_000
 MOST_NAMES = 20_000
 MOST_PATTERNS = 200
 _UNKNOWN = -1
+# Among so many names Python has found plain texts before polars has compiled a pattern.
+FEW_NAMES = 300
+# Text without operators; and alternatives of it, with at most one group of such texts each.
+_PLAIN = r"(?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s<>])*"
+_ALTERNATIVE = re.compile(rf"(\^?)({_PLAIN})(?:\(({_PLAIN}(?:\|{_PLAIN})*)\)({_PLAIN}))?(\$?)")
+_BETWEEN_ALTERNATIVES = re.compile(r"\|(?![^(]*\))")
+
+
+class _Texts(NamedTuple):
+    """The texts that a pattern looks for, by where in a name they must be."""
+
+    whole: frozenset[str]
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    anywhere: tuple[str, ...]
+
+    def are_in(self, name: str) -> bool:
+        """Return whether one of them is in a name."""
+        is_at_edge = name in self.whole or name.startswith(self.first) or name.endswith(self.last)
+        return is_at_edge or any(text in name for text in self.anywhere)
 
 
 class KnownNames:
@@ -49,7 +71,7 @@ class KnownNames:
             is_new = found == _UNKNOWN
             if is_new.any():
                 new = np.flatnonzero(is_new)
-                found[new] = answers[numbers[new]] = names[new].str.contains(pattern).to_numpy()
+                found[new] = answers[numbers[new]] = _matches(pattern, names[new])
             return found > 0
 
     def _table(self, pattern: str) -> npt.NDArray[np.int8]:
@@ -63,6 +85,38 @@ class KnownNames:
                 return table
             self._answers[pattern] = known = table
         return known
+
+
+def _matches(pattern: str, names: pl.Series) -> BoolArray:
+    """Return for each name whether a regular expression matches it somewhere."""
+    texts = _texts_of(pattern) if len(names) <= FEW_NAMES else None
+    if texts is None:
+        return names.str.contains(pattern).to_numpy()
+    return np.array([texts.are_in(name) for name in names.to_list()], np.bool_)
+
+
+@lru_cache(maxsize=MOST_PATTERNS)
+def _texts_of(pattern: str) -> _Texts | None:
+    """Return what a pattern of plain texts looks for, as most patterns are; None for any other."""
+    places: dict[tuple[bool, bool], list[str]] = {
+        (first, last): [] for first in (True, False) for last in (True, False)
+    }
+    for alternative in _BETWEEN_ALTERNATIVES.split(pattern):
+        found = _ALTERNATIVE.fullmatch(alternative)
+        if found is None:
+            return None
+        first, before, group, after, last = found.groups("")
+        places[bool(first), bool(last)] += [_unescaped(before + text + after) for text in group.split("|")]
+    return _Texts(
+        whole=frozenset(places[True, True]),
+        first=tuple(places[True, False]),
+        last=tuple(places[False, True]),
+        anywhere=tuple(places[False, False]),
+    )
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
 
 
 def known_names(names: pl.Series) -> KnownNames:

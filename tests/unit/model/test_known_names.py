@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from torchprof_magic.model import known_names as known_names_module
-from torchprof_magic.model.known_names import KnownNames, known_names, which_match
+from torchprof_magic.model.known_names import FEW_NAMES, KnownNames, known_names, which_match
 
 PATTERN = r"^aten::"
 
@@ -26,11 +26,80 @@ def test_names_match_as_the_regular_expression_says_whenever_they_come() -> None
 
 def test_only_names_that_are_new_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     known, looked_at = KnownNames(), []
-    assert ask(known, "aten::mm", "aten::add") == [True, True]
+    pattern = r"^aten::\w+"
+    assert ask(known, "aten::mm", "aten::add", pattern=pattern) == [True, True]
     contains = pl.Series.str.fget  # type: ignore[attr-defined]
     monkeypatch.setattr(pl.Series, "str", property(lambda names: looked_at.extend(names) or contains(names)))
-    assert ask(known, "aten::add", "aten::mul", "aten::mm") == [True, True, True]
+    assert ask(known, "aten::add", "aten::mul", "aten::mm", pattern=pattern) == [True, True, True]
     assert looked_at == ["aten::mul"]
+
+
+PLAIN = (
+    "",
+    "mm",
+    "^mm",
+    "mm$",
+    "^mm$",
+    r"^aten::(mm|add|)$",
+    "(mm|add)_",
+    "^aten::|mm$",
+    "^mm|add$|x",
+    r"a\.b|\(c\)$",
+    r"\\",
+    "$|q",
+)
+OTHER = (
+    r"\w+",
+    "m+",
+    "^(mm|add)?$",
+    "(a)(b)",
+    "(a|(b|c))",
+    "m.",
+    "[am]",
+    "(?i)MM",
+    "(?:mm)",
+    r"\bmm",
+    r"\<mm",
+    "m{2}",
+    "^^mm",
+    "(mm$|b)",
+)
+TEXTS = (
+    "",
+    "mm",
+    "Mm",
+    "aten::mm",
+    "aten::mm_",
+    "aten::add",
+    "add_",
+    "aten::",
+    "mm\n",
+    "\nmm",
+    "a.b",
+    "axb",
+    "x(c)",
+    "(c)y",
+    "ab",
+    "\\",
+    "ä\U0001f525mm",
+    "\0mm",
+)
+
+
+@pytest.mark.parametrize("pattern", [*PLAIN, *OTHER])
+def test_names_match_as_polars_says(pattern: str) -> None:
+    names = pl.Series(TEXTS)
+    assert list(which_match(names, pattern)) == names.str.contains(pattern).to_list()
+    many = pl.Series([*TEXTS, *map(str, range(FEW_NAMES))])
+    assert list(which_match(many, pattern)) == many.str.contains(pattern).to_list()
+
+
+@pytest.mark.parametrize("pattern", PLAIN)
+def test_plain_texts_are_found_without_a_regular_expression(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = pl.Series(TEXTS)
+    expected = names.str.contains(pattern).to_list()
+    monkeypatch.delattr(pl.Series, "str")
+    assert ask(KnownNames(), *TEXTS, pattern=pattern) == expected
 
 
 def test_patterns_beyond_those_that_are_kept_are_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
