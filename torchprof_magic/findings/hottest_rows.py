@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
@@ -111,7 +112,7 @@ def _look_of(table: Table, name: str, steps: float) -> ColumnFormat:
 
 
 def _largest(values: pl.Series) -> float:
-    return float(values.cast(pl.Float64).fill_nan(None).abs().max() or 0)  # type: ignore[arg-type]
+    return float(np.nanmax(np.abs(values.cast(pl.Float64).to_numpy()), initial=0))
 
 
 def _main_column(table: Table) -> Column | None:

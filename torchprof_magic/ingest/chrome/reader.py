@@ -84,6 +84,7 @@ def _read_part(source: Source, findings: Findings, report: Callable[[int], None]
     builder = ColumnBuilder(findings)
     for events in text:
         _add(builder, text, events)
+        del events  # the next batch then takes its place in memory
     columns = with_autograd_rows(cleaned(builder.finish(), findings), findings)
     columns = device_work.without_copies(device_work.with_device_work(with_overloads(columns)), findings)
     counters = with_devices(columns.counters, columns.places, columns.process_names)

@@ -213,6 +213,7 @@ class ColumnBuilder:
         for name, frame in added:
             self._frames[name].append(frame)
         self._event_count += len(events)
+        self._batch = []
         self._findings.update(self._found)
 
     def _columns_of(self, phase: str, category: str, group: list[Event]) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -84,6 +84,7 @@ class EventText:
                 has_events = has_events or any(event.ph for event in batch)
                 has_entries = has_entries or bool(batch)
                 yield batch
+                del batch
         has_entries = has_entries or "chrome.not_an_event" in self._findings.counts
         if has_entries and not has_events and (is_bare or self._beginning.lstrip().startswith(b"{")):
             raise NotATraceError(kind_of_list(self._beginning))
