@@ -158,6 +158,8 @@ def _per_token(column: str) -> pl.Expr:
 @once_per_trace
 def serving_kinds_table(trace: Trace) -> Table:
     """Return one row per kind of step, what takes the longest first, with what limits it."""
+    if not has_server_steps(trace):
+        return Table(frame=pl.DataFrame(schema=_KIND_SCHEMA), columns=KIND_COLUMNS)
     steps = serving_table(trace).frame
     served = server_steps(trace)
     joules = pl.Series("joules", joules_in(trace, served.start_ns, served.end_ns)).fill_nan(None)

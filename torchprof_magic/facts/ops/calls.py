@@ -101,7 +101,7 @@ def rows_among(trace: Trace, categories: tuple[str, ...]) -> OpRows:
 def ops_in(trace: Trace, part: TimeRange) -> OpRows:
     """Return ``op_rows`` with the times that lie in a part: on the host, and of the device work that they launched.
 
-    Their starts are cut at its edges as well; ``part.touches`` of the uncut ones tells which have anything there.
+    Their starts are cut at its edges as well; ``are_there`` tells which have anything there.
     """
     ops = op_rows(trace)
     if part == WHOLE:
@@ -116,6 +116,13 @@ def ops_in(trace: Trace, part: TimeRange) -> OpRows:
         self_device_ns=self_device,
         total_device_ns=rolled_up(self_device, ops.parent, ops.turns) if self_device.any() else self_device,
     )
+
+
+@once_for_the_whole
+def are_there(trace: Trace, part: TimeRange) -> BoolArray:
+    """Return which of ``op_rows`` have a part in a range of time."""
+    ops = op_rows(trace)
+    return part.touches(ops.start_ns, ops.dur_ns)
 
 
 def nest_among(trace: Trace, is_chosen: BoolArray) -> Nest:

@@ -11,7 +11,7 @@ from torchprof_magic.facts.device.graph_work import origin_links, replays_at
 from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
 from torchprof_magic.facts.host.host_states import Timeline, cause_and_changes, pieces_of, timelines_of
 from torchprof_magic.facts.ops.flops import flops_in
-from torchprof_magic.facts.shared import device_rows
+from torchprof_magic.facts.shared import device_rows, once_for_the_whole
 from torchprof_magic.facts.source.forward_of import first_forward_of_events, forward_of_events
 from torchprof_magic.facts.source.fx_nodes import backward_parts
 from torchprof_magic.facts.step_graph.on_path import OnPath, on_path, on_path_in
@@ -126,13 +126,12 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
 
     The FLOPs of an op count where it begins.
     """
-    events, count = trace.events, runs.sites
+    count = runs.sites
     sites, forward = sites_of_events(trace, runs), forward_of_events(trace)
     parent, _, overlaps = nest(runs.lane, runs.start_ns, runs.dur_ns)
     run_start, run_ns = part.cut(runs.start_ns, runs.dur_ns)
     run_ns = run_ns * ~np.isin(runs.lane, trace.meta.captured_lanes)
-    start = events["start_ns"].to_numpy()
-    _, dur = part.cut(start, events["dur_ns"].to_numpy())
+    dur = _dur_in(trace, part)
     work = device_rows(trace)
     is_backward = forward[work] >= 0
     calls = calls_that_block(trace)
@@ -156,6 +155,12 @@ def shares_of(trace: Trace, runs: Runs, part: TimeRange = WHOLE) -> Shares:
         outside_device_ns=int(dur[work][sites[work] < 0].sum()),
         on_path_ns=_on_path_ns(trace, runs, sites, part),
     )
+
+
+@once_for_the_whole
+def _dur_in(trace: Trace, part: TimeRange) -> IntArray:
+    """Return how long each event was in a range of time."""
+    return part.cut(*(trace.events[name].to_numpy() for name in ("start_ns", "dur_ns")))[1]
 
 
 def _on_path_ns(trace: Trace, runs: Runs, sites: IntArray, part: TimeRange) -> IntArray:

@@ -190,34 +190,35 @@ class _Walk:
     def parts_of(self, runs: _Runs, begin: FloatArray) -> CriticalPath:
         """Return the parts of the paths that runs make up: before each run an edge, and then its pieces."""
         count = runs.last - runs.first + 2
-        of = np.repeat(np.arange(len(count)), count)
-        place = _places_in(of)
-        is_edge = place == 0
-        piece = np.where(is_edge, NO_PARENT, runs.first[of] + place - 1)
-        known = np.maximum(piece, 0)
-        began = self._start[known]
-        is_first, is_last = _are_first(runs.span), _are_last(runs.span)
+        edge = np.cumsum(count) - count
         begun = self._start[runs.first]
+        is_first, is_last = _are_first(runs.span), _are_last(runs.span)
+        piece = np.arange(count.sum()) + np.repeat(runs.first - 1 - edge, count)
+        piece[edge] = 0  # any: an edge has times of its own
+        start = self._start[piece]
+        ends = start + self._dur[piece]
+        at_end = edge + count - 1
+        ends[at_end] = start[at_end] + runs.share * self._dur[runs.last]
         # Work can begin before the call that launched it has returned.
-        until = np.where(is_last, np.inf, np.roll(begun, -1))[of]
-        share = np.where(piece == runs.last[of], runs.share[of], 1.0)
-        ends = np.minimum(began + share * self._dur[known], until)
-        since = np.where(is_first[of] & is_edge, begun[of], np.roll(ends, 1))
-        start = np.where(is_edge, since, np.minimum(began, ends))
-        ends = np.where(is_edge, np.maximum(begun[of], since), ends)
+        np.minimum(ends, np.repeat(np.where(is_last, np.inf, np.roll(begun, -1)), count), out=ends)
+        np.minimum(start, ends, out=start)
+        since = np.where(is_first, begun, ends[edge - 1])
+        ends[edge] = np.maximum(begun, since)
         # What holds the first run is not known, or not of the step.
-        opens = np.flatnonzero(is_edge)[is_first & (runs.by < 0)]
-        start[opens] = np.minimum(begin[runs.span[of[opens]]], start[opens])
-        after = np.where(is_last, np.inf, np.roll(runs.slack_ns, -1))
-        slack = np.minimum(np.where(is_edge, runs.slack_ns[of], after[of]), ends - start)
+        start[edge] = np.where(is_first & (runs.by < 0), np.minimum(begin[runs.span], since), since)
+        slack = np.repeat(np.where(is_last, np.inf, np.roll(runs.slack_ns, -1)), count)
+        slack[edge] = runs.slack_ns
         start_ns, end_ns = np.rint(start).astype(np.int64), np.rint(ends).astype(np.int64)
+        piece[edge] = NO_PARENT
+        kind = np.full(len(piece), NO_PARENT, self._kind.dtype)
+        kind[edge] = self._kind[runs.by]
         return CriticalPath(
-            span=runs.span[of],
+            span=np.repeat(runs.span, count),
             piece=piece,
-            kind=np.where(is_edge, self._kind[runs.by[of]], NO_PARENT),
+            kind=kind,
             start_ns=start_ns,
             dur_ns=end_ns - start_ns,
-            slack_ns=np.rint(np.maximum(slack, 0)).astype(np.int64),
+            slack_ns=np.rint(np.maximum(np.minimum(slack, ends - start), 0)).astype(np.int64),
         )
 
 

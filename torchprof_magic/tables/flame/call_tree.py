@@ -128,7 +128,7 @@ def _of_steps(trace: Trace, part: TimeRange) -> TimeRange:
 def _threads(trace: Trace, part: TimeRange) -> tuple[HostThread, ...]:
     """Return the threads that have boxes in the part, the one with the most host time first."""
     boxes = host_boxes(trace)
-    own_ns = sum_by(boxes.lane, boxes.own_ns_in(_of_steps(trace, part)), trace.lanes.height)
+    own_ns = sum_by(boxes.lane, _own_ns(trace, part), trace.lanes.height)
     own_ns[np.isin(np.arange(trace.lanes.height), trace.meta.captured_lanes)] = 0
     lanes = [int(lane) for lane in np.argsort(-own_ns, kind="stable") if own_ns[lane] > 0]
     names = trace.lanes["name"].gather(lanes).fill_null("").to_list()
@@ -165,10 +165,16 @@ def _paths(trace: Trace) -> _Paths:
     )
 
 
-def _host_ns(boxes: HostBoxes, part: TimeRange, count: int, captured_lanes: tuple[int, ...]) -> IntArray:
+@once_for_the_whole
+def _own_ns(trace: Trace, part: TimeRange) -> IntArray:
+    """Return the time in a part that is each box's own."""
+    return host_boxes(trace).own_ns_in(_of_steps(trace, part))
+
+
+def _host_ns(trace: Trace, boxes: HostBoxes, part: TimeRange, count: int) -> IntArray:
     """Return for each of ``count`` events the time that is its own on the host: none of a capture from another file."""
     found = np.zeros(count, np.int64)
-    found[: len(boxes.row)] = np.where(np.isin(boxes.lane, captured_lanes), 0, boxes.own_ns_in(part))
+    found[: len(boxes.row)] = np.where(np.isin(boxes.lane, trace.meta.captured_lanes), 0, _own_ns(trace, part))
     return found
 
 
@@ -273,10 +279,10 @@ def _readable(name: pl.Series, meta: Meta) -> pl.Series:
     """Return readable names: all steps are one box, and cells have the names that the notebook shows."""
     name = name.str.replace(STEP_PATTERN, "ProfilerStep")
     labels = dict(meta.cell_labels)
-    parts = name.str.extract_groups(r"^(?<file>.*)(?<line>\(([0-9]+)\))(?<rest>: .*)$").struct
-    label = parts.field("file").replace_strict(labels, default=None, return_dtype=pl.String) if labels else None
-    if label is None:
+    if not labels or not name.str.contains("): ", literal=True).any():  # as without stacks
         return name
+    parts = name.str.extract_groups(r"^(?<file>.*)(?<line>\(([0-9]+)\))(?<rest>: .*)$").struct
+    label = parts.field("file").replace_strict(labels, default=None, return_dtype=pl.String)
     frame = pl.DataFrame({"name": name, "label": label, "line": parts.field("line"), "rest": parts.field("rest")})
     labelled = pl.format("{} line {}{}", "label", pl.col("line").str.strip_chars("()"), "rest")
     return frame.select(pl.coalesce(labelled, "name").alias("name"))["name"]
@@ -288,7 +294,7 @@ def _summed(trace: Trace, paths: _Paths, part: TimeRange, known: Container[str])
     Those that are not ``known`` are 0.
     """
     boxes, events, count = host_boxes(trace), len(paths.path), len(paths.kind)
-    cpu_ns = _host_ns(boxes, _of_steps(trace, part), events, trace.meta.captured_lanes)
+    cpu_ns = _host_ns(trace, boxes, part, events)
     device_ns = _device_ns(trace, paths.device, part, len(boxes.row), events)
     weights: dict[str, Callable[[], IntArray]] = {
         "cpu_ns": lambda: cpu_ns,

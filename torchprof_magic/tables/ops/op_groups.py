@@ -12,7 +12,7 @@ import polars as pl
 from torchprof_magic.facts.device.device_time import device_time
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.phases import PHASE
-from torchprof_magic.facts.ops.calls import op_rows, ops_around, ops_in
+from torchprof_magic.facts.ops.calls import are_there, op_rows, ops_around, ops_in
 from torchprof_magic.facts.shared import device_rows, is_named, once_for_the_whole
 from torchprof_magic.facts.source.fx_modules import fx_modules
 from torchprof_magic.facts.source.fx_nodes import has_fx_nodes
@@ -284,7 +284,7 @@ def _inside_of_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
 def _called_by_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
     every, events = op_rows(trace), trace.events
     ops = ops_in(trace, part)
-    inner = np.flatnonzero((ops.parent >= 0) & part.touches(every.start_ns, every.dur_ns))
+    inner = np.flatnonzero((ops.parent >= 0) & are_there(trace, part))
     row, around = ops.row[inner], ops.row[ops.parent[inner]]
     name, kind = codes_of(events["name"]).astype(np.int64), codes_of(events["category"]).astype(np.int64)
     kinds = len(CATEGORIES)

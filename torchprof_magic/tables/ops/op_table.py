@@ -15,7 +15,7 @@ from torchprof_magic.facts.host.awaits_backward import awaits_of_backward
 from torchprof_magic.facts.host.phases import EVENT_PHASES, PHASE, PHASES
 from torchprof_magic.facts.host.shown_phases import phases_shown
 from torchprof_magic.facts.memory.allocations import op_allocations
-from torchprof_magic.facts.ops.calls import OpRows, op_rows, ops_in
+from torchprof_magic.facts.ops.calls import OpRows, are_there, op_rows, ops_in
 from torchprof_magic.facts.ops.flops import flops_in, has_flops
 from torchprof_magic.facts.ops.roofline import roofline
 from torchprof_magic.facts.shared import device_rows, name_numbers, once_for_the_whole, once_per_trace
@@ -367,9 +367,8 @@ def _sums(trace: Trace, all_ops: OpRows, groups: Groups, part: TimeRange) -> dic
     """Return the columns of numbers by name, one value per group."""
     group, count = groups.of_op, len(groups.example)
     is_outermost = ~is_recursive(trace, all_ops, group, count)
-    is_there = part.touches(all_ops.start_ns, all_ops.dur_ns)
     ops = ops_in(trace, part)
-    is_there &= ~on_captured_lanes(trace)[all_ops.row]
+    is_there = are_there(trace, part) & ~on_captured_lanes(trace)[all_ops.row]
     replayed = replayed_calls(trace, part)[all_ops.row]
     calls = np.bincount(group[is_there], minlength=count) + sum_by(group, replayed, count)
     sums: dict[str, Numbers | pl.Series] = {
