@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # The kinds of arithmetic that devices have a peak for, and what each is called.
 KINDS = {
@@ -55,7 +56,10 @@ def is_floating(name: object) -> bool:
 
 
 def _plain(name: object) -> str:
-    if not isinstance(name, str):
-        return ""
+    return _plain_text(name) if isinstance(name, str) else ""
+
+
+@lru_cache(maxsize=256)
+def _plain_text(name: str) -> str:
     plain = name.lower().removeprefix("c10::").replace(" ", "").replace("c10::", "")
     return plain if plain.startswith(_SMALL_FLOATS) else plain.replace("_", "")

@@ -159,9 +159,13 @@ def _only_in_the_first_step(trace: Trace) -> BoolArray:
     at = np.searchsorted(steps["start_ns"].to_numpy(), start, side="right") - 1
     inside = (at >= 0) & (start < steps["end_ns"].to_numpy()[at])
     rows, at, dur = rows[inside], at[inside], dur[inside]
-    if not (dur[at == 0] >= LONG_CALL_NS).any():
+    is_long = (at == 0) & (dur >= LONG_CALL_NS)
+    if not is_long.any():
         return found
-    name, lane = (events[key].to_physical().to_numpy().astype(np.int64)[rows] for key in ("name", "lane"))
+    name = name_numbers(trace)[rows]
+    alike = np.isin(name, name[is_long])
+    rows, at, dur, name = rows[alike], at[alike], dur[alike], name[alike]
+    lane = events["lane"].to_numpy()[rows]
     frame = pl.DataFrame({"row": rows, "step": at, "name": name, "lane": lane, "dur": dur})
     frame = frame.with_columns(pl.int_range(pl.len()).over("step", "name", "lane").alias("place"))
     key = ["name", "lane", "place"]

@@ -83,10 +83,10 @@ def timed_work(trace: Trace) -> TimedWork:
     calls = _candidates(trace)
     if trace.has_device:
         return _on_device(trace, calls)
-    calls = _outermost(trace, calls)
-    known = calls.evaluated(trace, calls.rows, np.full(len(calls.rows), NO_PARENT, np.int64))
-    ones = np.ones(len(calls.rows))
-    return TimedWork(calls.rows, calls.rows, ones, *known)
+    works = calls.evaluated(trace, calls.rows, np.full(len(calls.rows), NO_PARENT, np.int64))
+    chosen = _outermost(trace, calls, works[0])
+    rows = calls.rows[chosen]
+    return TimedWork(rows, rows, np.ones(len(rows)), *(column[chosen] for column in works))
 
 
 class _Calls(NamedTuple):
@@ -189,17 +189,15 @@ def _contexts(trace: Trace, rows: IntArray, launch: IntArray) -> pl.Series:
     return names.set(pl.Series(around < 0), "").alias("context")
 
 
-def _outermost(trace: Trace, calls: _Calls) -> _Calls:
-    """Return the calls with known work that lie in none of the others."""
-    flops, _, _, _ = calls.evaluated(trace, calls.rows, _any_replay(trace, calls.rows))
+def _outermost(trace: Trace, calls: _Calls, flops: Floats) -> IntArray:
+    """Return which calls have known work and lie in none of the others that do."""
     known = np.flatnonzero(~np.isnan(flops))
     rows = calls.rows[known]
     is_marked = np.zeros(trace.events.height, np.bool_)
     is_marked[rows] = True
     parent = trace.events["parent"].to_numpy()
     around = nearest_marked(parent, trace.events["depth"].to_numpy(), is_marked)
-    chosen = known[around[parent[rows]] < 0]
-    return _Calls(calls.rows[chosen], calls.kernel[chosen])
+    return known[around[parent[rows]] < 0]
 
 
 def _any_replay(trace: Trace, rows: IntArray) -> IntArray:
@@ -212,7 +210,9 @@ def _any_replay(trace: Trace, rows: IntArray) -> IntArray:
 
 def _on_device(trace: Trace, calls: _Calls) -> TimedWork:
     """Return the kernels whose work is known; copies between devices and collectives are other matters."""
-    calls = _outermost(trace, calls)
+    flops, _, _, _ = calls.evaluated(trace, calls.rows, _any_replay(trace, calls.rows))
+    chosen = _outermost(trace, calls, flops)
+    calls = _Calls(calls.rows[chosen], calls.kernel[chosen])
     is_call = np.zeros(trace.events.height, np.bool_)
     is_call[calls.rows] = True
     work, at = _kernels_of(trace, nest_among(trace, is_call))

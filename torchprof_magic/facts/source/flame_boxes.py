@@ -14,6 +14,7 @@ from torchprof_magic.facts.shared import in_category, is_mark, once_per_trace
 from torchprof_magic.facts.source.forward_of import backward_nodes, forward_of_events
 from torchprof_magic.facts.source.places import MODULE_FRAME
 from torchprof_magic.facts.source.shown_files import labels_of_cells
+from torchprof_magic.model.distinct import codes_of
 from torchprof_magic.model.intervals import (
     NO_PARENT,
     BoolArray,
@@ -27,6 +28,7 @@ from torchprof_magic.model.intervals import (
     self_time,
 )
 from torchprof_magic.model.rows import with_series
+from torchprof_magic.model.trace import CATEGORY, SITE_KIND
 from torchprof_magic.model.units import short_file
 
 if TYPE_CHECKING:
@@ -123,16 +125,21 @@ def recorded_boxes(trace: Trace) -> HostBoxes:
         trace.scopes[name].to_numpy().astype(np.int64) for name in ("site", "lane", "start_ns", "dur_ns")
     )
     lane, start, dur = (np.concatenate(pair) for pair in zip(_intervals(trace, row), of_scopes, strict=True))
-    category = (
-        trace.events["category"].gather(row).cast(pl.String).append(trace.sites["kind"].gather(site).cast(pl.String))
+    rank = np.concatenate(
+        (_ranks(trace.events["category"], CATEGORY)[row], _ranks(trace.sites["kind"], SITE_KIND)[site])
     )
-    rank = category.replace_strict(dict(zip(_RANKS, range(len(_RANKS)), strict=True)), return_dtype=pl.Int8).to_numpy()
     order = nesting_order(lane, start, dur, rank)
     lane, start, dur = lane[order], start[order], dur[order]
     parent, _, overlaps = nest(lane, start, dur)
     row = np.concatenate((row, np.full(len(site), NO_PARENT)))[order]
     site = np.concatenate((np.full(len(row) - len(site), NO_PARENT), site))[order]
     return HostBoxes(row, site, lane, start, dur, parent, own_time(parent, start, dur, overlaps), overlaps, None)
+
+
+def _ranks(kinds: pl.Series, names: pl.Enum) -> npt.NDArray[np.int8]:
+    """Return the rank of each kind of interval; -1 for those that are no boxes."""
+    ranks = np.array([_RANKS.index(name) if name in _RANKS else -1 for name in names.categories], np.int8)
+    return ranks[codes_of(kinds)]
 
 
 def _boxes_that_are(boxes: HostBoxes, trace: Trace) -> IntArray:

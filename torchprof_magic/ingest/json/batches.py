@@ -33,6 +33,7 @@ _TRAILING = re.compile(r"trailing characters \(byte ([0-9]+)\)")
 # At most this much is read before and after the events, where real files have a few lines.
 MAX_AROUND_BYTES = 64 << 20
 _WINDOW_BYTES = 128 << 10
+_FEW_BYTES = 8 << 10  # with the ends of enough events, in most files
 _MAX_CUTS = 8
 _OPEN_HEAD = b'{"":0'  # a valid stand-in for what was before the list
 _MAX_LIST_KEYS = 100
@@ -275,13 +276,13 @@ class EventText:
     def _boundaries(self) -> Iterator[int]:
         """Yield the positions where the last events may end, in reverse order."""
         cuts: list[int] = []
-        window = _WINDOW_BYTES
-        while not cuts:
+        window = _FEW_BYTES
+        while not cuts or (len(cuts) < _MAX_CUTS and window <= _WINDOW_BYTES):
             low = max(len(self._buffer) - window, 0)
             cuts = [found.start() + 1 for found in _BOUNDARY.finditer(self._buffer, low)]
             if low == 0:
                 break
-            window *= 8
+            window *= _WINDOW_BYTES // _FEW_BYTES
         yield from reversed(cuts[-_MAX_CUTS:])
 
     def _until_end_of_list(self, exc: msgspec.DecodeError) -> list[Event]:
