@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.facts.counted_steps import has_counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
-from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
+from torchprof_magic.facts.shared import in_category, is_named, name_numbers, once_per_trace
 from torchprof_magic.facts.source.fused_titles import shown_title
 from torchprof_magic.facts.step_graph.asleep import wait_of_pieces
 from torchprof_magic.facts.step_graph.graph import step_graph
@@ -88,9 +88,21 @@ def _name_of_most(trace: Trace, piece: IntArray, ns: IntArray) -> str:
     """Return the name that takes most of some pieces, other than of steps; the first by alphabet of several."""
     is_step = np.append(is_named(trace, STEP_PATTERN), False)[step_graph(trace).pieces.row[piece]]
     is_else = ~is_step | (wait_of_pieces(trace)[piece] >= 0)
-    parts = pl.DataFrame({"name": names_of_pieces(trace, piece[is_else]), "ns": ns[is_else]}).drop_nulls("name")
+    piece, ns = _one_per_name(trace, piece[is_else], ns[is_else])
+    parts = pl.DataFrame({"name": names_of_pieces(trace, piece), "ns": ns}).drop_nulls("name")
     sums = parts.group_by("name").agg(pl.col("ns").sum()).sort("ns", "name", descending=[True, False])
     return str(sums["name"][0]) if sums.height else ""
+
+
+def _one_per_name(trace: Trace, piece: IntArray, ns: IntArray) -> tuple[IntArray, IntArray]:
+    """Return one of the pieces of each name of an event with their sum, and those that wait as they are."""
+    waits = wait_of_pieces(trace)[piece] >= 0
+    name = np.append(name_numbers(trace), NO_PARENT)[step_graph(trace).pieces.row[piece]]
+    named = np.flatnonzero(~waits & (name >= 0))
+    example = np.full(int(name.max(initial=NO_PARENT)) + 1, NO_PARENT, np.int64)
+    example[name[named]] = piece[named]
+    sums, there = np.bincount(name[named], ns[named], len(example)).astype(np.int64), example >= 0
+    return np.append(example[there], piece[waits]), np.append(sums[there], ns[waits])
 
 
 def names_of_pieces(trace: Trace, piece: IntArray) -> pl.Series:
