@@ -83,10 +83,10 @@ def timed_work(trace: Trace) -> TimedWork:
     calls = _candidates(trace)
     if trace.has_device:
         return _on_device(trace, calls)
-    works = calls.evaluated(trace, calls.rows, np.full(len(calls.rows), NO_PARENT, np.int64))
-    chosen = _outermost(trace, calls, works[0])
-    rows = calls.rows[chosen]
-    return TimedWork(rows, rows, np.ones(len(rows)), *(column[chosen] for column in works))
+    flops, moved, kind, is_matrix = calls.evaluated(trace, calls.rows, np.full(len(calls.rows), NO_PARENT, np.int64))
+    at = _outermost(trace, calls, flops)
+    rows = calls.rows[at]
+    return TimedWork(rows, rows, np.ones(len(rows)), flops[at], moved[at], kind[at], is_matrix[at])
 
 
 class _Calls(NamedTuple):
