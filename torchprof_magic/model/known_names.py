@@ -28,7 +28,8 @@ _UNKNOWN = -1
 FEW_NAMES = 300
 # Text without operators; and alternatives of it, with at most one group of such texts each.
 _PLAIN = r"(?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s<>])*"
-_ALTERNATIVE = re.compile(rf"(\^?)({_PLAIN})(?:\(({_PLAIN}(?:\|{_PLAIN})*)\)({_PLAIN}))?(\$?)")
+_TEXT = re.compile(_PLAIN)
+_ALTERNATIVE = re.compile(rf"(\^?)({_PLAIN})(?:\(([^()]*)\)({_PLAIN}))?(\$?)")
 _BETWEEN_ALTERNATIVES = re.compile(r"\|(?![^(]*\))")
 
 
@@ -106,7 +107,10 @@ def _texts_of(pattern: str) -> _Texts | None:
         if found is None:
             return None
         first, before, group, after, last = found.groups("")
-        places[bool(first), bool(last)] += [_unescaped(before + text + after) for text in group.split("|")]
+        texts = group.split("|")
+        if not all(map(_TEXT.fullmatch, texts)):
+            return None
+        places[bool(first), bool(last)] += [_unescaped(before + text + after) for text in texts]
     return _Texts(
         whole=frozenset(places[True, True]),
         first=tuple(places[True, False]),
