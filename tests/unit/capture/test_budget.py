@@ -248,7 +248,7 @@ def test_a_watched_run_leaves_out_only_what_was_asked_for_and_says_so_once(
 ) -> None:
     monkeypatch.setattr("torchprof_magic.capture.watched_run.MOST_SHARE", 1e9)
     options = ProfileOptions(watch_s=1e-6, budget_bytes=10 * MB, activities=("cpu",), **switches)  # type: ignore[arg-type]
-    recording = run(options, grown=[11 * MB] * 400)
+    recording = run(options, grown=[11 * MB] * 60)
     assert len(recording.cycles) > 1
     reason = "memory use grew by 11 MB, and ending the recording takes about 11 MB (budget 10 MB)"
     assert messages(recording, "capture.watch_budget") == [f"Cycle 0 ended early, after step 2: {reason}.{rest}"]

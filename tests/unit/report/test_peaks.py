@@ -30,6 +30,15 @@ def _as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         known.update(was)
 
 
+@pytest.fixture
+def _measured_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure nothing, which takes seconds on all cores: the figures are these."""
+    from torchprof_magic.trials import peak as trials  # noqa: PLC0415 - imports torch
+
+    made = trials.MeasuredPeak({"f32": 1e11}, 1e10, threads=2, cores_ratio=1.0)
+    monkeypatch.setattr(trials, "measure_cpu", lambda _seconds: made)
+
+
 @pytest.mark.parametrize(
     ("name", "title", "bf16", "memory"),
     [
@@ -201,6 +210,7 @@ def test_a_damaged_file_of_measured_peaks_is_as_if_it_was_not_there(tmp_path: Pa
     assert tp.peaks.of("a") is None
 
 
+@pytest.mark.usefixtures("_measured_before")
 def test_what_is_measured_takes_the_place_of_a_damaged_file(tmp_path: Path) -> None:
     (tmp_path / "peaks.json").write_text("[")
     assert tp.measure_peak(0.1).device in json.loads((tmp_path / "peaks.json").read_text())
@@ -223,6 +233,7 @@ def test_the_configuration_of_the_magics_sets_peaks_for_all_reports() -> None:
     assert tp.peaks.of("AMD Instinct MI300X") == peak
 
 
+@pytest.mark.usefixtures("_measured_before")
 def test_a_recording_that_does_not_say_its_cpu_has_no_peak_whatever_was_measured_here() -> None:
     model.measured.clear()
     assert tp.peaks.of("CPU") is None
