@@ -62,12 +62,15 @@ def _sums(trace: Trace, is_chosen: BoolArray) -> IntArray:
 
 
 def _of_kind(trace: Trace, most_ns: IntArray) -> IntArray:
-    """Return how long the lines of each step took that waited for as long in others, at most ``most_ns``."""
+    """Return how long the lines of each step took that waited for as long in others, at most about ``most_ns``.
+
+    The CPU time of a step has what ends it and begins the next, too, so that the thread can have slept a little longer.
+    """
     found = quiet_lines(trace)
     step, dur_ns = step_pieces(trace).step[found.piece], step_pieces(trace).dur_ns[found.piece]
     known = sum_by(step[found.is_like], dur_ns[found.is_like], trace.steps.height)
     # What is more than the thread can have slept is not told from what it computed.
-    return np.where(known <= most_ns, known, 0)
+    return np.where((1 - LIKE) * known <= most_ns, known, 0)
 
 
 class QuietLines(NamedTuple):

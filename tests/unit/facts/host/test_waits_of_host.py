@@ -139,6 +139,13 @@ def test_a_line_that_took_as_long_as_it_sleeps_slept_although_data_was_loaded_wi
     assert lines.select("wait_ns", "own_cpu_ns").rows() == [(60_000_000, 30_000_000)]
 
 
+def test_a_line_slept_as_long_as_it_took_where_the_cpu_time_of_the_step_has_a_little_of_its_end_too() -> None:
+    # Line 3 takes 30 ms, as long as it slept in step 1. By its CPU time the thread slept for 27 ms, and then for 20.
+    trace = two_lines(("a", 3, 10, 30), asleep_ms=(30, 27, 20))
+    assert idle_of_steps(trace).tolist() == [0, 30_000_000, 20_000_000]
+    assert waits_table(trace, WHOLE).frame.select("call", "total_ns").rows() == [("a", 80_000_000)]
+
+
 def test_of_waits_that_overlap_the_later_one_counts_from_its_start() -> None:
     trace = waited(("wait", "a", 3, 20_000, 30_000), ("wait", "b", 4, 40_000, 30_000))
     line = wait_timelines(trace)[0]
