@@ -262,7 +262,7 @@ class Recorder:
         now_ns = self._left_ns = perf_counter_ns() if ended_ns is None else ended_ns
         self._count_cost(now_ns)
         self._fetch_ns = None if fetched_ns is None else max(fetched_ns - self._step_start_ns, 0)
-        self._end_program_step(is_recorded=self.is_recording)
+        self._end_program_step(now_ns, is_recorded=self.is_recording)
         if self._cost is not None and self._action is Action.WARMUP and self.step > 0:  # as in _count_cost
             self._usual_busy_ns = self._cpu_ns
             self._cost.note_warmup(now_ns - self._step_start_ns)
@@ -330,8 +330,8 @@ class Recorder:
             recorded = set(compat.recorded_activities(self._passes[-1]))
             self.rests.begin(self._engine, recorded - self.pauses.left_out)
 
-    def _end_program_step(self, *, is_recorded: bool) -> None:
-        self._cpu_ns = self._program.end_step(is_recorded=is_recorded)
+    def _end_program_step(self, ended_ns: int, *, is_recorded: bool) -> None:
+        self._cpu_ns = self._program.end_step(ended_ns, is_recorded=is_recorded)
         imports = partial(self._program.imports_of_step, is_recorded=is_recorded)
         self._imports = self._parts.ask(IMPORTS, imports, default=NO_IMPORTS)
 
@@ -394,7 +394,7 @@ class Recorder:
         if engine is not None and engine.is_torn:
             self._lose_engine()
         elif engine is not None and engine.stage is Stage.RUNNING:
-            self._end_program_step(is_recorded=not is_between)
+            self._end_program_step(perf_counter_ns(), is_recorded=not is_between)
             self._fetch_ns = None
             if not is_between:
                 self._add_mark(perf_counter_ns(), is_complete=False)

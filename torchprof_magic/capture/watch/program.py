@@ -186,9 +186,13 @@ class ProgramWatch:
         self._began_ns = perf_counter_ns()
         self._cpu_began_ns = self._parts.ask(THREAD_TIME, self._cpu.read_ns, default=0)
 
-    def end_step(self, *, is_recorded: bool) -> int | None:
-        """Keep or drop what was noted, and return how long this thread ran or was ready to run, in ns, if known."""
-        run, dur_ns = self._parts.run, perf_counter_ns() - self._began_ns
+    def end_step(self, ended_ns: int, *, is_recorded: bool) -> int | None:
+        """Keep or drop what was noted, and return how long this thread ran or was ready to run, in ns, if known.
+
+        The user's code ended the step at ``ended_ns``; what was done since then, at work all the time, does not count.
+        """
+        run, now_ns = self._parts.run, perf_counter_ns()
+        dur_ns = now_ns - self._began_ns
         cpu_ns = self._parts.ask(THREAD_TIME, self._cpu.since_ns, self._cpu_began_ns, dur_ns, default=None)
         self._parts.undo(GARBAGE, self._garbage.end)
         if self.waits is not None:
@@ -205,7 +209,7 @@ class ProgramWatch:
             run(MODULES, self.modules.end_step, dur_ns, is_recorded)
             if self.functions is not None:
                 run(FUNCTIONS, self.functions.end_step, is_recorded)
-        return cpu_ns
+        return None if cpu_ns is None else max(cpu_ns - (now_ns - ended_ns), 0)
 
     def busy_ns(self) -> int | None:
         """Return how long this thread has run, or was ready to run, in the step so far; None if not known."""
