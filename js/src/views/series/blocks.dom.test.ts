@@ -17,7 +17,7 @@ function group(title: string, mib: number): BlockGroup {
 function textOf(
   end: number,
   grown: readonly BlockGroup[],
-  { state = "ready" as Blocks["state"], steps = 3 } = {},
+  { state = "ready" as Blocks["state"], steps = 3, most = 400 } = {},
 ) {
   const blocks: Blocks = {
     state,
@@ -28,7 +28,7 @@ function textOf(
     groups: [group("x", 250), group("y", 100), group("z", 50)],
     leaks: [],
     trend: [],
-    rise: { start: 100 * MIB, most: 400 * MIB, end: end * MIB },
+    rise: { start: 100 * MIB, most: most * MIB, end: end * MIB },
     grown,
   };
   const source = { header: { steps } };
@@ -40,34 +40,38 @@ function textOf(
 
 const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
 
-it("names the two that hold most of the peak, and says where nothing grows", () => {
-  expect(textOf(90, [])).toBe(`${PEAK}It ends no higher than it began.`);
+it("names the two that hold most of the peak, and says where all that grows is freed", () => {
+  expect(textOf(90, [])).toBe(`${PEAK}It grows by 300 MiB and is freed by the end of 3 steps.`);
+  expect(textOf(100, [], { steps: 1 })).toBe(
+    `${PEAK}It grows by 300 MiB and is freed by the end of the step.`,
+  );
+  expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}It does not grow in 3 steps.`);
 });
 
 it("names what grows only where that is more than half of what is new", () => {
   expect(textOf(300, [group("a", 120), group("b", 80)])).toBe(
-    `${PEAK}It goes from 100 MiB to 300 MiB after the last step, mostly a.`,
+    `${PEAK}It grows by 200 MiB in 3 steps, mostly in a.`,
   );
-  expect(textOf(300, [group("a", 100), group("b", 100)])).toBe(
-    `${PEAK}It goes from 100 MiB to 300 MiB after the last step.`,
+  expect(textOf(300, [group("a", 80), group("b", 70), group("c", 50)], { steps: 0 })).toBe(
+    `${PEAK}It grows by 200 MiB in the recording, mostly in a and b.`,
+  );
+  const four = ["a", "b", "c", "d"].map((title) => group(title, 50));
+  expect(textOf(300, four, { steps: 1 })).toBe(`${PEAK}It grows by 200 MiB in the step.`);
+});
+
+it("tells what stays where more than half of what grows is freed", () => {
+  expect(textOf(150, [group("a", 50)])).toBe(
+    `${PEAK}It grows by 300 MiB; 50 MiB of that stay after 3 steps, mostly in a.`,
   );
 });
 
 it("names nothing as what grows where it takes the place of something else", () => {
-  // 140 MiB are new, and 90 MiB from the start are gone.
-  expect(textOf(150, [group("a", 140)])).toBe(
-    `${PEAK}It goes from 100 MiB to 150 MiB after the last step.`,
-  );
-});
-
-it("says where no second step tells whether it grows", () => {
-  expect(textOf(300, [], { steps: 1 })).toBe(
-    `${PEAK}It goes from 100 MiB to 300 MiB, with no second step to compare.`,
-  );
+  // 290 MiB are new, and 90 MiB from the start are gone.
+  expect(textOf(300, [group("a", 290)])).toBe(`${PEAK}It grows by 200 MiB in 3 steps.`);
 });
 
 it("says first that holders are not known, and what brings them", () => {
   expect(textOf(90, [], { state: "none" })).toMatch(
-    /^At its peak 400 MiB who holds the memory of cuda:0 is not known: .* --memory\.$/,
+    /^At its peak 400 MiB who holds the memory of cuda:0 is not known: .* --memory\. It grows by 300 MiB and is freed by the end of 3 steps\.$/,
   );
 });

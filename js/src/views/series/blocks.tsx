@@ -68,13 +68,15 @@ export function Holders({
   readonly marks: readonly MarkHeader[];
   readonly blocks: Blocks;
 }) {
+  const { steps } = report.source.header;
+  const rising = rise !== null && <Rising {...{ rise, grown, steps }} />;
   if (state === "none") {
     return (
       <p class="tp-answer">
         At its{" "}
         <strong>{unbroken(marks.find(({ kind }) => kind === "peak")?.label ?? "peak")}</strong> who
         holds the memory of {lane} is not known: allocations have no addresses. Record with
-        --memory.
+        --memory. {rising}
       </p>
     );
   }
@@ -82,11 +84,6 @@ export function Holders({
   const holders = groups.slice(0, MOST_HOLDERS);
   // As in the list.
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
-  const more = rise === null ? 0 : rise.end - rise.start;
-  const isStepped = report.source.header.steps > 1;
-  const [largest] = grown;
-  const made = grown.reduce((sum, { bytes }) => sum + bytes, 0);
-  const isMost = (largest?.bytes ?? 0) > made / 2 && made <= (1 + LEAST_FREED) * more;
   return (
     <p class="tp-answer" data-tp-holders={total}>
       {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
@@ -99,23 +96,45 @@ export function Holders({
           <Holder title={title} op={op} />
         </span>
       ))}
-      . {rise !== null && more <= 0 && "It ends no higher than it began."}
-      {more > 0 && (
-        <>
-          It goes from {unbroken(formatBytes(rise?.start ?? 0))} to{" "}
-          {unbroken(formatBytes(rise?.end ?? 0))}
-          {/* What a curve falls to at its very end is not seen. */}
-          {isStepped && " after the last step"}
-          {largest !== undefined && isMost && (
-            <>
-              , mostly <Holder {...largest} />
-            </>
-          )}
-          {!isStepped && ", with no second step to compare"}.
-        </>
-      )}
+      . {rising}
     </p>
   );
+}
+
+/** By how much the memory grows, how much of that stays, and who holds most of what stays. */
+function Rising({
+  rise: { start, most, end },
+  grown,
+  steps,
+}: Pick<Blocks, "grown"> & { readonly rise: Rise; readonly steps: number }) {
+  const more = end - start;
+  const span = steps > 1 ? plural(steps, "step") : steps === 1 ? "the step" : "the recording";
+  if (most <= start) return <>It does not grow in {span}.</>;
+  const isKept = more > (most - start) / 2;
+  const made = sumOf(grown);
+  const few = grown.slice(0, (grown[0]?.bytes ?? 0) > made / 2 ? 1 : MOST_HOLDERS);
+  const isMost = sumOf(few) > made / 2 && made <= (1 + LEAST_FREED) * more;
+  return (
+    <>
+      It grows by {unbroken(formatBytes(isKept ? more : most - start))}
+      {isKept && ` in ${span}`}
+      {more <= 0 && ` and is freed by the end of ${span}`}
+      {more > 0 && !isKept && `; ${unbroken(formatBytes(more))} of that stay after ${span}`}
+      {more > 0 &&
+        isMost &&
+        few.map((group, at) => (
+          <span key={at}>
+            {at > 0 ? " and " : ", mostly in "}
+            <Holder {...group} />
+          </span>
+        ))}
+      .
+    </>
+  );
+}
+
+function sumOf(groups: readonly BlockGroup[]): number {
+  return groups.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 function Dot({ category, report }: { readonly category: string; readonly report: ReportContext }) {
@@ -216,8 +235,7 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
       </table>
       {rest.length > 0 && (
         <p class="tp-side-hint">
-          and {plural(rest.length, "smaller group")},{" "}
-          {formatBytes(rest.reduce((sum, { bytes }) => sum + bytes, 0))}
+          and {plural(rest.length, "smaller group")}, {formatBytes(sumOf(rest))}
         </p>
       )}
     </>
@@ -359,7 +377,7 @@ function TileBox({ tile: { left, top, width, height }, group, text, size, theme 
 /** The largest groups, and the rest as one. */
 function tiled(groups: readonly BlockGroup[]): readonly BlockGroup[] {
   const rest = groups.slice(MOST_TILES);
-  const bytes = rest.reduce((sum, each) => sum + each.bytes, 0);
+  const bytes = sumOf(rest);
   const largest = groups.slice(0, MOST_TILES);
   const [first] = rest;
   if (first === undefined) return largest;
