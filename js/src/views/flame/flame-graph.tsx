@@ -260,11 +260,6 @@ function asideOf({ names, awaits }: FlameModel, weight: WeightHeader, total: Num
   return total.map((size, row) => (names.keys[row] === before ? size : 0));
 }
 
-/** That threads wait for one another, whose time is there, too: how much that is stands beside the total. */
-function twiceOf({ awaits }: FlameModel): string {
-  return (awaits?.[0] ?? 0) > 0 ? ", with waits for one another" : "";
-}
-
 /** The path that has most of the weight, as a sentence; a click selects its last box. */
 function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
   const { model } = moves;
@@ -279,14 +274,14 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
   if (last === 0 || model.runs !== null) return null;
   const names = path.slice(1).map((row) => titleOf(model, row));
   const isBare = path.length === 2 && wordAt(model.kinds, last) === "kernel";
-  const threads = weight.name === "cpu_ns" ? model.threads.length : 1;
+  // Waits stand beside the work that they are for, and may be wider.
+  const hasWaits = weight.name === "cpu_ns" && (model.awaits?.[0] ?? 0) > 0;
   return (
     <p class="tp-answer" data-tp-hottest={last}>
       {isBare && "No code path was recorded: which op launched this work is not known. "}
-      <strong>{formatValue(size(last) / weightDivisor(model, weight), weight.unit)}</strong> of{" "}
-      {formatValue(size(0) / weightDivisor(model, weight), weight.unit)}
-      {model.steps > 1 && " per step"}
-      {threads > 1 && ` (${plural(threads, "thread")} added up${twiceOf(model)})`} in{" "}
+      {hasWaits && "Waits aside, "}
+      <strong>{formatValue(size(last) / weightDivisor(model, weight), weight.unit)}</strong>
+      {model.steps > 1 && " per step"} in{" "}
       <Button class="tp-link" title={names.join(" › ")} onClick={() => moves.select(last)}>
         <bdi class="tp-code">{hotNames(model, path.slice(1))}</bdi>
       </Button>

@@ -33,7 +33,7 @@ it("answers the question of each view in a sentence above it", async () => {
     timeline: "The device idles 50 of 120 µs in step 3, 35 µs of it for Python between ops.",
     // There is a single op, and no block is in use.
     ops: "",
-    flame: "35 µs of 70 µs per step in … › Net › layers.*: Linear › gemm",
+    flame: "35 µs per step in … › Net › layers.*: Linear › gemm",
     source: "Line 2 takes most CPU time, 45 µs per step, then line 1 with 2.50 µs.",
     modules: "Linear takes most self device time, 35 µs per step.",
     memory: "",
