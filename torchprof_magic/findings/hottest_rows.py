@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
     from torchprof_magic.model.units import ColumnFormat
 
-# The second is named, too, if it takes at least this part of the first.
-_LEAST_NEXT = 0.05
-# From this share of the time on it is said what the rows with names do not have.
-_LEAST_REST = 0.05
+# torch calls the range around a batch "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__".
+_FETCH = re.compile(r"enumerate\((\w+)\)#.*", re.DOTALL)
+_IN_BRACKETS_AT_END = re.compile(r"(?<=\S) \([^()]*\)\Z")
+_MAX_SCOPE = 32
 
 
 def answered(build: OfPart[Shape]) -> OfPart[Shape]:
@@ -47,7 +48,7 @@ def answered(build: OfPart[Shape]) -> OfPart[Shape]:
 
 
 def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
-    """Return the two rows with the most time in words; empty where there is no time, or just one row."""
+    """Return the row with the most time in words; empty where there is no time, or just one row."""
     column = _main_column(table)
     if column is None or table.frame.height == 0:
         return ""
@@ -59,23 +60,27 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     if every.height == 1:
         return ""
     name = _name_in(trace, every)
-    first, *others = rows.head(2).to_dicts()
-    of_ops = " of the ops" if _has_ops(table.frame) else ""
-    said = f"{name(first)} takes most {_called(column)}{of_ops}, {times.of(first)}{times.each}"
-    if others and others[0][column.name] >= _LEAST_NEXT * first[column.name]:
-        said += f", then {name(others[0])} with {times.of(others[0])}"
-    return _begun(f"{_of_rest(every, times)}{said}.{_base_of(trace, table, times)}")
+    first = rows.row(0, named=True)
+    said = f"{name(first)} takes most {_called(column)}, {times.of(first)}"
+    rest = _of_rest(every, times)
+    said = f"{rest}; of the ops {said}" if rest else f"{said}{times.each}"
+    return _begun(f"{said}{_on_device(trace, table, part, first)}.")
 
 
-def _base_of(trace: Trace, table: Table, times: Times) -> str:
-    """Return what the shares of all ops are of, where several threads make it more than the time itself."""
-    if times.name != "self_cpu_ns" or "self_cpu_ratio" not in (each.name for each in table.columns):
+def _on_device(trace: Trace, table: Table, part: TimeRange, first: Mapping[str, Any]) -> str:
+    """Return which op takes most of the device, where the host decides; empty where no op has work of a device."""
+    by = "self_device_ns"
+    if table.sort_by != "self_cpu_ns" or not _has_ops(table.frame) or by not in (each.name for each in table.columns):
         return ""
-    whole_ns = int(_rows(table)["self_cpu_ns"].sum() or 0)
-    has_one_thread = trace.lanes.filter(pl.col("kind") == "thread").height <= 1
-    if has_one_thread or whole_ns <= counted_steps(trace).whole_ns:
+    rows = _rows(table).filter(pl.col(by) > 0).sort(by, descending=True, maintain_order=True)
+    rows = rows.filter(~_is_no_row(rows))
+    if rows.height == 0:
         return ""
-    return f" Shares are of the {times.of({times.name: whole_ns})} of all threads."
+    most = rows.row(0, named=True)
+    time = Times(trace, by, part, table).of(most)
+    if most["id" if "id" in most else "name"] == first["id" if "id" in first else "name"]:
+        return f", and most on the device, {time}"
+    return f"; on the device: {_name_in(trace, rows)(most)}, {time}"
 
 
 class Times:
@@ -96,9 +101,7 @@ class Times:
         """Return the time of a row without its unit, which is that of the table."""
         if self._look is None:
             raise ValueError(self.name)
-        text = self._look.format(row[self.name] / self._steps)
-        whole, _, decimals = text.partition(".")
-        return text if decimals.strip("0") else whole
+        return self._look.format(row[self.name] / self._steps)
 
 
 def _look_of(table: Table, name: str, steps: float) -> ColumnFormat:
@@ -135,7 +138,7 @@ def _rows(table: Table) -> pl.DataFrame:
 
 
 def _is_no_row(rows: pl.DataFrame) -> pl.Expr:
-    """Return which rows stand for what has no name of its own: annotations around ops, and work of no op."""
+    """Return which rows stand for what has no name of its own: annotations around ops, and work outside of them."""
     if not _has_ops(rows):
         return pl.lit(value=False)
     return is_scope() | (pl.col("kind") == NO_OP)
@@ -181,11 +184,17 @@ def _of_rest(rows: pl.DataFrame, times: Times) -> str:
     if not _is_first_no_row(rows):
         return ""
     if first["kind"] == NO_OP:
-        return f"{times.of(first)}{times.each} are under no op; "
+        return f"{times.of(first)}{times.each} were launched outside of the recorded ops"
     # Its time stands in the rows of the threads that it waits for.
     if first["phase"] == "waiting":
         return ""
-    return f"the scope {code_of(first['name'])} takes {times.of(first)}{times.each} outside of ops; "
+    return f"{code_of(_short_scope(first['name']))} takes {times.of(first)}{times.each} (not an op)"
+
+
+def _short_scope(name: str) -> str:
+    """Return what a scope is of, without what stands in brackets behind it."""
+    short = _IN_BRACKETS_AT_END.sub("", _FETCH.sub(r"\1", name))
+    return short if len(short) <= _MAX_SCOPE else f"{short[: _MAX_SCOPE - 1]}…"
 
 
 def _of_no_op(trace: Trace, table: Table, times: Times, called: str) -> str:
@@ -198,4 +207,5 @@ def _of_no_op(trace: Trace, table: Table, times: Times, called: str) -> str:
         return ""
     most = kernels.sort(times.name, descending=True).row(0, named=True)
     name = code_of(shown_title(trace, most["name"], is_kernel=True))
-    return f"The kernel {name} takes most {called}, {times.of(most)}{times.each}; all of this work is under no op."
+    taken = f"The kernel {name} takes most {called}, {times.of(most)}{times.each}"
+    return f"{taken}; all of it was launched outside of the recorded ops."

@@ -214,7 +214,7 @@ class Table:
     dim and show no numbers. ``note`` is a column with a remark on a row, which is shown beside its name. ``device``
     is of what the device time of all rows consists, where they add up to that of all devices. ``answer`` is a
     sentence above the rows, with code between backticks. Rows that are true in the column ``rest`` are what has no name
-    of its own, such as work of no op: they stand last in any order, and dim, with
+    of its own, such as work outside of ops: they stand last in any order, and dim, with
     the bars on the scale of the others, unless the bars have parts, which add up to the whole over all rows.
     """
 

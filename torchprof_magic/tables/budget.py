@@ -41,7 +41,7 @@ _TEXT = {
     f"Without a device, only ops of at least {TINY_OP_NS // 1000} us.",
     "communication": "Time in which the device only communicates, or the host takes part in a collective.",
     "copies": "Time in which the device only copies or fills.",
-    "waiting": "Blocking calls of the host, memory from the driver, and sleep, while the device idles.",
+    "waiting": "Blocking calls of the host, reserving device memory, and sleep, while the device idles.",
     "dispatch": "The host runs ops or launches work one piece at a time, while the device idles; also launched work "
     f"that begins within {LONG_LATENCY_NS // 1000} us. Without a device, ops without known work of less than "
     f"{TINY_OP_NS // 1000} us.",

@@ -43,7 +43,7 @@ def answer(trace: Trace) -> str:
 
 
 def test_the_sentence_says_what_could_gain_most() -> None:
-    assert answer(made()) == "`aten::copy_` could gain most: 12 of 16 µs per step, at the memory roof."
+    assert answer(made()) == "`aten::copy_` could gain most: 12.00 of 16.00 µs per step, at the memory roof."
 
 
 def test_work_at_its_roof_has_nothing_to_gain_and_its_row_says_why_it_is_faster() -> None:
@@ -62,7 +62,7 @@ def test_a_share_of_all_calls_that_does_not_fit_the_gain_of_the_slow_ones_is_lef
         events += [span("aten::copy_", 10 * number, 9, **copy), launch(10 * number + 1, 1, number)]
         events += [kernel("copy kernel", at, dur, number)]
     trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
-    assert answer(trace) == "`aten::copy_` could gain most: 12 of 18 µs per step, at the memory roof."
+    assert answer(trace) == "`aten::copy_` could gain most: 12.00 of 18.00 µs per step, at the memory roof."
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])

@@ -263,6 +263,6 @@ print(*sorted({{"torch", "matplotlib", "IPython", "ipywidgets", "anywidget", "fs
 def test_work_of_no_op_has_no_calls_in_the_summary_and_the_static_copy() -> None:
     # Queued before the recording began: no launch is in the file.
     report = Report(make_trace(span("aten::mm", 0, 5), kernel("gemm", 2, 30, correlation=1)))
-    line = next(line for line in report.summary().splitlines() if line.startswith("under no op"))
-    assert line.split() == ["under", "no", "op", "–", "–", "–", "30.00", "30.00"]
-    assert "under no op" in report._repr_html_()
+    line = next(line for line in report.summary().splitlines() if line.startswith("outside of recorded ops"))
+    assert line.split() == ["outside", "of", "recorded", "ops", "–", "–", "–", "30.00", "30.00"]
+    assert "outside of recorded ops" in report._repr_html_()

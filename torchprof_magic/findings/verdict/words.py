@@ -80,7 +80,7 @@ _NAMES = {
     "compute": "computation",
     "data": "loading data",
     "waiting": "waiting in calls",
-    "allocation": "getting memory from the driver",
+    "allocation": "reserving device memory",
     "python": "Python",
     "optimizer": "the optimizer",
     "profiler": "the profiler",
@@ -327,7 +327,7 @@ def _asleep(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
 
 
 def _blocked(_: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
-    why = "while a call holds the host" if cause.kind == "waiting" else "for memory from the driver"
+    why = "while a call holds the host" if cause.kind == "waiting" else "while device memory is reserved"
     return (*_idle_for(account, cause, why), *_in(account, cause, ": "), *_inside(cause), _plain("."))
 
 

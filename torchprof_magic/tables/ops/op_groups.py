@@ -28,7 +28,7 @@ from torchprof_magic.tables.ops.groups import KEYS
 from torchprof_magic.tables.ops.op_table import (
     FX_COLUMNS,
     NO_OP,
-    UNDER_NO_OP,
+    OUTSIDE_OPS,
     device_ns_of_no_op,
     is_recursive,
     ops_table,
@@ -52,7 +52,7 @@ SUMMED = (
 )
 _OUTLINE = Outline(id="id", parent="above", open_levels=0)
 _OUTLINE_WITH_CALLS = replace(_OUTLINE, aside="is_called")
-# Only the work of no op is open at first.
+# Only the work outside of recorded ops is open at first.
 _OUTLINE_OF_KERNELS = replace(_OUTLINE_WITH_CALLS, open_levels=1, closed="is_closed")
 
 
@@ -117,7 +117,7 @@ def _scope_note() -> pl.Expr:
 
 
 def _unknown(columns: tuple[Column, ...]) -> list[pl.Expr]:
-    """Return the columns that are not known for device work of no op, with null there."""
+    """Return the columns that are not known for device work outside of recorded ops, with null there."""
     known = ("name", "kind", "phase", "self_device_ns", "total_device_ns", "on_path_ns")
     names = [column.name for column in columns if column.name not in known]
     return [pl.when(pl.col("kind") != NO_OP).then(pl.col(name)).alias(name) for name in names]
@@ -184,7 +184,7 @@ def _held_id(text: pl.Expr) -> pl.Expr:
 def _rest(trace: Trace, ops: pl.DataFrame, part: TimeRange) -> pl.DataFrame:
     """Return a row for the device work that no op launched, so that the groups add up to all of it."""
     rest_ns = device_ns_of_no_op(trace, ops, part) if trace.has_device else 0
-    row = {"name": UNDER_NO_OP, "group": UNDER_NO_OP, "above": "", "kind": NO_OP}
+    row = {"name": OUTSIDE_OPS, "group": OUTSIDE_OPS, "above": "", "kind": NO_OP}
     frame = pl.DataFrame([row | {"phase": "unknown", "self_device_ns": rest_ns}] if rest_ns > 0 else [])
     return frame.with_columns(pl.col("phase").cast(PHASE), _held_id(pl.col("name"))) if frame.height else frame
 
@@ -323,7 +323,7 @@ def _kernels_of_ops(trace: Trace, part: TimeRange) -> pl.DataFrame:
     launched_by = pl.Series(np.where(is_op, around, 0)).set(pl.Series(~is_op), None)
     frame = pl.DataFrame(
         {
-            "op": events["name"].gather(launched_by).cast(pl.String).fill_null(UNDER_NO_OP),
+            "op": events["name"].gather(launched_by).cast(pl.String).fill_null(OUTSIDE_OPS),
             "op_kind": events["category"].gather(launched_by).cast(pl.String).fill_null(NO_OP),
             "name": events["name"].gather(work).cast(pl.String),
             "kind": events["category"].gather(work).cast(pl.String),

@@ -228,7 +228,7 @@ _OWN_COLUMNS = (
 _RATES_AT = [column.name for column in _OWN_COLUMNS].index("flops") + 1
 COLUMNS = (*_OWN_COLUMNS[:_RATES_AT], *rates.COLUMNS, *_OWN_COLUMNS[_RATES_AT:])
 # The row of device work that belongs to no op, and its kind.
-UNDER_NO_OP = "under no op"
+OUTSIDE_OPS = "outside of recorded ops"
 NO_OP = "no op"
 _DEVICE = {"self_device_ns", "total_device_ns"}
 FX_COLUMNS = ("fx_node", "model_file", "model_line")
@@ -295,7 +295,7 @@ def _with_rest(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.DataFra
     if rest_ns <= 0:
         return frame
     row: dict[str, object] = {name: 0 for name, dtype in frame.schema.items() if dtype.is_numeric()}
-    row |= {"name": UNDER_NO_OP, "kind": NO_OP, "phase": "unknown"}
+    row |= {"name": OUTSIDE_OPS, "kind": NO_OP, "phase": "unknown"}
     row |= {"self_device_ns": rest_ns, "total_device_ns": rest_ns}
     row["on_path_ns"] = int(ns_of_ops(trace, part)[-1])
     row |= {name: None for name in ("flops", *rates.TYPES) if name in row}

@@ -24,7 +24,7 @@ _RESERVED = Column(
     name="reserved_bytes",
     title="Reserved",
     unit="bytes",
-    definition="Memory that the allocator holds from the driver: the sizes of its segments.",
+    definition="Memory that the allocator has reserved: the sizes of its segments.",
 )
 _HELD_COLUMNS = (
     Column(
@@ -57,7 +57,7 @@ _HELD_COLUMNS = (
         name="largest_free_bytes",
         title="Largest free",
         unit="bytes",
-        definition="Largest free block: what can be allocated without more memory from the driver.",
+        definition="Largest free block: what can be allocated without reserving more.",
     ),
     Column(name="segments", title="Segments", unit="count", definition="Number of segments."),
     Column(name="blocks", title="Blocks", unit="count", definition="Number of blocks, free ones included."),

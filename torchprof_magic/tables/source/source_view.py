@@ -109,7 +109,7 @@ def _notes(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.Series:
         ns = int(rows["ns"].sum())
         # A line that does most of its work itself needs no hint.
         if ns > own_ns.get((file, line), 0):
-            time = f"{format_ns(ns / steps)} per step" if is_per_step else format_ns(ns)
+            time = f"{format_ns(ns / steps)}/step" if is_per_step else format_ns(ns)
             where = _lines_in_words(trace, str(file), rows.select("called_file", "called_line").rows(), in_order=False)
             notes[file, line] = f"{time} in {where}"
     for (file, line), rows in moved_backward(trace).group_by("file", "line", maintain_order=True):

@@ -124,7 +124,7 @@ export function asideRows({ outline }: TableHeader, frame: Frame): ArrayLike<num
   return column?.kind === "number" ? column.values : [];
 }
 
-/** 1 for rows that have no name of their own, such as work of no op. */
+/** 1 for rows that have no name of their own, such as work outside of recorded ops. */
 export function restRows({ rest }: TableHeader, frame: Frame): ArrayLike<number> {
   const column = frame.columns.get(rest ?? "");
   return column?.kind === "number" ? column.values : [];

@@ -12,7 +12,7 @@ import { type TimelineModel, timelineModelOf } from "../timeline/timeline-model"
 import { TableView } from "./grid";
 
 const NOTHING = "There is nothing to show in this range.";
-const NO_OP = "under no op";
+const NO_OP = "outside of recorded ops";
 
 /** Tables that the page counts for a range itself, where it has no kernel that computes them. */
 export function canCountRange(report: ReportContext, view: TableHeader): boolean {

@@ -10,7 +10,7 @@ import { type Frame, numberAt, rowsOf, stringAt, wordAt } from "../../wire/frame
 import type { LaneSum } from "../../wire/questions";
 import { phasesOf, type TimelineModel } from "./timeline-model";
 
-const NO_OP = "under no op";
+const NO_OP = "outside of recorded ops";
 
 export interface NamedSum {
   readonly name: string;

@@ -216,8 +216,8 @@ def test_the_flame_graph_can_be_weighted_by_flops() -> None:
 
 def test_device_work_of_no_op_has_no_flops() -> None:
     trace = make_trace(op("aten::mm", MM, 0), kernel("earlier", 80, 5, correlation=99))
-    assert flops_by_name(trace) == {"aten::mm": 120, "under no op": None}
-    shown = ops_view(trace).frame.filter(pl.col("name") == "under no op")
+    assert flops_by_name(trace) == {"aten::mm": 120, "outside of recorded ops": None}
+    shown = ops_view(trace).frame.filter(pl.col("name") == "outside of recorded ops")
     assert shown["flops"].to_list() == [None]
 
 

@@ -16,7 +16,7 @@ from torchprof_magic.model.shapes import Table, top_rows
 from torchprof_magic.model.trace import DEVICE_CATEGORIES, FRAME_SCHEMAS, SITES_SCHEMA, Trace
 from torchprof_magic.tables.ops.groups import KEYS
 from torchprof_magic.tables.ops.op_groups import NOT_KNOWN, brief_json, can_group, ops_grouped, ops_view
-from torchprof_magic.tables.ops.op_table import NO_OP, UNDER_NO_OP, ops_table
+from torchprof_magic.tables.ops.op_table import NO_OP, OUTSIDE_OPS, ops_table
 
 
 def run(name: str, correlation: int, at_us: float, dur_us: float, launched_us: float, tid: int = 1) -> list[Event]:
@@ -89,9 +89,9 @@ def test_the_kernels_of_no_op_are_below_their_row_which_is_open_where_they_are_m
         outline = ops_view(trace).outline
         assert outline is not None
         assert outline.open_levels == levels
-        assert times(ops_view(trace), "calls")["early", UNDER_NO_OP] == (1,)
+        assert times(ops_view(trace), "calls")["early", OUTSIDE_OPS] == (1,)
     frame = ops_view(most).frame.filter(~pl.col("is_closed"))
-    assert frame.filter(above="")["name"].to_list() == [UNDER_NO_OP]
+    assert frame.filter(above="")["name"].to_list() == [OUTSIDE_OPS]
 
 
 def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_known() -> None:
@@ -105,12 +105,12 @@ def test_device_work_of_no_op_has_a_row_of_its_own_in_which_only_its_time_is_kno
     assert ops_table(trace).frame.filter(kind=NO_OP)["calls"].to_list() == [0]
     row = table.frame.filter(kind=NO_OP).row(0, named=True)
     assert {name: value for name, value in row.items() if value is not None and name != "is_closed"} == {
-        "id": f"={UNDER_NO_OP}\n{NO_OP}",
+        "id": f"={OUTSIDE_OPS}\n{NO_OP}",
         "above": "",
         "kind": NO_OP,
         "is_called": False,
         "is_rest": True,
-        "name": UNDER_NO_OP,
+        "name": OUTSIDE_OPS,
         "phase": "unknown",
         "self_device_ns": 24_000,
         "total_device_ns": 24_000,
@@ -140,7 +140,7 @@ def test_work_of_no_op_and_scopes_that_only_wait_stand_last_but_other_scopes_are
     forward = annotation("forward", 0, 100), *LINEAR
     view = ops_view(make_trace(*forward, kernel("early", 1, 4, correlation=99)))
     assert view.rest == "is_rest"
-    assert view.frame.filter("is_rest", above="")["name"].to_list() == [UNDER_NO_OP]
+    assert view.frame.filter("is_rest", above="")["name"].to_list() == [OUTSIDE_OPS]
 
 
 def test_where_the_ops_of_most_work_are_not_known_that_work_is_no_rest() -> None:
@@ -314,7 +314,7 @@ def test_ops_are_below_the_value_that_they_are_grouped_by(key: str) -> None:
             found[around].append(name)
         else:
             found[name] = []
-    assert found == GROUPS[key] | {UNDER_NO_OP: []}
+    assert found == GROUPS[key] | {OUTSIDE_OPS: []}
     assert can_group(trace, key)
     assert key not in [column.name for column in table.columns]
     assert next(column.title for column in table.columns) == f"{KEYS[key].title}, and its ops"

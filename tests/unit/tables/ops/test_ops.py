@@ -119,7 +119,7 @@ def test_device_work_of_no_op_has_a_row_of_its_own_so_that_the_column_adds_up() 
         kernel("earlier", 80, 5, correlation=99),  # launched before the recording
     )
     ops = ops_table(trace).frame.select("name", "kind", "calls", "self_device_ns", "self_cpu_ns").rows()
-    assert ops == [("aten::mm", "cpu_op", 1, 30_000, 20_000), ("under no op", "no op", 0, 20_000, 0)]
+    assert ops == [("aten::mm", "cpu_op", 1, 30_000, 20_000), ("outside of recorded ops", "no op", 0, 20_000, 0)]
 
 
 SPREAD = ("median_cpu_ns", "p95_cpu_ns", "max_cpu_ns")
@@ -159,4 +159,4 @@ def test_the_spread_is_that_of_an_independent_count() -> None:
 
 def test_device_work_of_no_op_has_no_calls_and_so_no_spread() -> None:
     ops = by_name(ops_table(make_trace(span("a", 0, 5), kernel("gemm", 10, 50, correlation=9))))
-    assert [ops["under no op"][name] for name in SPREAD] == [0, 0, 0]
+    assert [ops["outside of recorded ops"][name] for name in SPREAD] == [0, 0, 0]

@@ -10,7 +10,7 @@ from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.trace import Trace
 from torchprof_magic.tables.ops.kernels import kernels_table
 from torchprof_magic.tables.ops.op_groups import ops_view
-from torchprof_magic.tables.ops.op_table import UNDER_NO_OP, ops_by, ops_table
+from torchprof_magic.tables.ops.op_table import OUTSIDE_OPS, ops_by, ops_table
 
 FIRST, SECOND = TimeRange(0, 100_000), TimeRange(100_000, 200_000)
 
@@ -48,9 +48,9 @@ def test_device_time_counts_where_it_runs_for_the_op_that_launched_it() -> None:
     assert by_name(ops_table(trace, FIRST).frame, "self_device_ns")["outer"] == (20_000,)
     second = by_name(ops_table(trace, SECOND).frame, "calls", "self_cpu_ns", "self_device_ns")
     assert second["outer"] == (2, 30_000, 30_000)
-    assert second[UNDER_NO_OP] == (0, 0, 20_000)
+    assert second[OUTSIDE_OPS] == (0, 0, 20_000)
     late = by_name(ops_table(trace, TimeRange(130_000, 200_000)).frame, "calls", "self_device_ns")
-    assert late == {UNDER_NO_OP: (0, 20_000)}
+    assert late == {OUTSIDE_OPS: (0, 20_000)}
 
 
 def test_bytes_count_when_they_are_allocated() -> None:

@@ -158,14 +158,14 @@ def test_a_line_says_how_long_the_functions_take_that_it_calls_and_which_lines_o
     ]
     made = with_lines(trace, texts, sorted(runs, key=lambda run: (run[1], -run[2])))
     notes = dict(source_view(made).frame.select("source", "note").rows())
-    assert notes["f(x)"] == "75 µs per step in b/c.py:3 and b/c.py:7"
+    assert notes["f(x)"] == "75 µs/step in b/c.py:3 and b/c.py:7"
     # Most of the second line is its own, and no line calls what it runs itself.
     assert notes["y = 0"] is None
     assert notes["g(x)"] is None
     # The second step alone counts, or a part of the time is looked at.
     second = with_chosen_steps(made, [1])
     counted = source_view(second, counted_part(second)).frame
-    assert dict(counted.select("source", "note").rows())["f(x)"] == "75 µs per step in b/c.py:3 and b/c.py:7"
+    assert dict(counted.select("source", "note").rows())["f(x)"] == "75 µs/step in b/c.py:3 and b/c.py:7"
     one = source_view(made, TimeRange(0, 100_000)).frame
     assert dict(one.select("source", "note").rows())["f(x)"] == "75 µs in b/c.py:3 and b/c.py:7"
 
@@ -181,7 +181,7 @@ def test_what_a_line_calls_contains_its_backward_pass_wherever_that_runs() -> No
     view = source_view(with_lines(trace, texts, [(0, 0, 50), (1, 2, 30), (2, 50, 50)]))
     notes = dict(view.frame.select("source", "note").rows())
     # 30 us in forward, and 40 in backward.
-    assert notes["loss = f(x)"] == "70 µs per step in b/c.py:7"
+    assert notes["loss = f(x)"] == "70 µs/step in b/c.py:7"
     assert notes["loss.backward()"] == "its backward stands at b/c.py:7"
 
 

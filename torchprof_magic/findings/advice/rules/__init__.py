@@ -155,7 +155,7 @@ RULES = (
     Rule(
         "allocator_churn",
         allocator_churn,
-        "Calls fetch memory from the driver or give it back in at least two of the recorded steps.",
+        "Calls reserve device memory or give it back in at least two of the recorded steps.",
         _DEVICE,
     ),
     Rule(

@@ -131,8 +131,8 @@ def allocator_churn(trace: Trace) -> Advice | None:
         title="Keep memory in the allocator",
         fix="no `torch.cuda.empty_cache()` in the loop; for sizes that vary, "
         "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
-        evidence=f"{format_count(len(rows) / counted_steps(trace).steps)} calls {each(trace)} fetch memory from the "
-        f"driver or give it back: {format_ns(ns_in_steps(trace, spans))}.",
+        evidence=f"{format_count(len(rows) / counted_steps(trace).steps)} calls {each(trace)} reserve device "
+        f"memory or give it back: {format_ns(ns_in_steps(trace, spans))}.",
         file=file[0] or "",
         line=line[0],
         op=str(trace.events["name"][int(rows[0])]),
