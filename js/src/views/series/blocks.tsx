@@ -108,7 +108,7 @@ function Rising({
   steps,
 }: Pick<Blocks, "grown"> & { readonly rise: Rise; readonly steps: number }) {
   const more = end - start;
-  const span = steps > 1 ? plural(steps, "step") : steps === 1 ? "the step" : "the recording";
+  const span = steps > 1 ? plural(steps, "step") : "the recording";
   if (most <= start) return <>It does not grow in {span}.</>;
   const isKept = more > (most - start) / 2;
   const made = sumOf(grown);
@@ -118,7 +118,7 @@ function Rising({
     <>
       It grows by {unbroken(formatBytes(isKept ? more : most - start))}
       {isKept && ` in ${span}`}
-      {more <= 0 && ` and is freed by the end of ${span}`}
+      {more <= 0 && " and is freed by the end"}
       {more > 0 && !isKept && `; ${unbroken(formatBytes(more))} of that stay after ${span}`}
       {more > 0 &&
         isMost &&
