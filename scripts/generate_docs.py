@@ -112,9 +112,9 @@ The definitions below are also shown in the column headers. In Python, times are
 event, and sizes are bytes. Memory is shown in binary units (1 KiB = 1024 B, so a card of 80 GB holds at most 80 GiB),
 files and bandwidths in decimal ones (1 kB = 1000 B), and ratios (between 0 and 1) as percentages. A number in a
 sentence has three significant digits, or all digits before the point, and no decimals that are all zero: 1.50 ms,
-3 ms, 40,573. The numbers of a column have one unit and one number of decimals, and those of the ops and of the roofline
-are written alike in the sentence above. Halves are rounded away from zero, what is too small to be
-shown is below the last digit (<0.01 %), and what is not known is a dash (–).
+3 ms, 40,573. The numbers of a column have one unit and one number of decimals, and the sentence above a table writes
+them alike. Halves are rounded away from zero, what is too small to be shown is below the last digit (<0.01 %), and what
+is not known is a dash (–).
 
 **Names.** A number with a dimension says its unit in the name of its column, as its last word or before `_per_`:
 `dur_ns`, `size_bytes`, `flops`, `sum_ratio`, `bytes_per_s`. Shares are ratios between 0 and 1. Times on a clock are

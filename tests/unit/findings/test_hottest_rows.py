@@ -115,9 +115,7 @@ def test_the_unit_is_that_of_the_table() -> None:
     mm, add = span("aten::mm", 0, 685), span("aten::add", 700, 12)
     said = answer(make_trace(mm, add, annotation("train", 0, 3_000)))
     # The scope takes 2.303 ms, so that the column is in ms.
-    assert said == (
-        "`train` takes 2.303 ms (not an op); of the ops `aten::mm` takes most self CPU time, 0.685 ms."
-    )
+    assert said == "`train` takes 2.303 ms (not an op); of the ops `aten::mm` takes most self CPU time, 0.685 ms."
 
 
 def test_a_single_row_needs_no_sentence() -> None:
