@@ -95,13 +95,8 @@ class Times:
 
     def of(self, row: Mapping[str, Any]) -> str:
         """Return the time of a row."""
-        return f"{self.number(row)} {self._look.suffix}" if self._look else format_ns(row[self.name] / self._steps)
-
-    def number(self, row: Mapping[str, Any]) -> str:
-        """Return the time of a row without its unit, which is that of the table."""
-        if self._look is None:
-            raise ValueError(self.name)
-        return self._look.format(row[self.name] / self._steps)
+        time = row[self.name] / self._steps
+        return f"{self._look.format(time)} {self._look.suffix}" if self._look else format_ns(time)
 
 
 def _look_of(table: Table, name: str, steps: float) -> ColumnFormat:

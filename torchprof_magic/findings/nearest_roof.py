@@ -10,12 +10,16 @@ import polars as pl
 
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.findings.hottest_rows import Times, code_of
+from torchprof_magic.tables.ops.rates import COMPUTE, MEMORY
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.shared import OfPart
     from torchprof_magic.facts.time_range import TimeRange
     from torchprof_magic.model.shapes import Table
     from torchprof_magic.model.trace import Trace
+
+# What keeps work from being faster than its roof.
+_LIMITS = {MEMORY: "memory bandwidth", COMPUTE: "arithmetic"}
 
 
 def below_roofs(build: OfPart[Table]) -> OfPart[Table]:
@@ -30,7 +34,7 @@ def below_roofs(build: OfPart[Table]) -> OfPart[Table]:
 
 
 def _most_to_gain(trace: Trace, table: Table, part: TimeRange) -> str:
-    """Return which row loses most against its roof, of how much time, in the numbers of the table."""
+    """Return which row loses most against its roof, of how much time, in three digits as all sentences."""
     if table.frame.height == 0:
         return ""
     if table.points is None or not table.points.roofs:
@@ -41,11 +45,13 @@ def _most_to_gain(trace: Trace, table: Table, part: TimeRange) -> str:
     most = known.sort("above_ns", descending=True).row(0, named=True)
     if not most["above_ns"]:
         return "Nothing can gain: all work of known size is at its roof."
-    lost, worked = (Times(trace, name, part, table) for name in ("above_ns", "worked_ns"))
-    of_all = f"{lost.number(most)} of {worked.of(most)}"
-    if not lost.of(most).endswith(worked.of(most).split(" ")[-1]):
-        of_all = f"{lost.of(most)} of {worked.of(most)}"
-    return f"{code_of(most['name'])} could gain most: {of_all}{worked.each}, at the {most['roof']} roof."
+    lost, worked = (Times(trace, name, part) for name in ("above_ns", "worked_ns"))
+    number, unit = lost.of(most).split(" ")
+    gain = number if worked.of(most).endswith(f" {unit}") else lost.of(most)
+    return (
+        f"{code_of(most['name'])} could gain most: up to {gain} of {worked.of(most)}{worked.each}, limited by "
+        f"{_LIMITS[most['roof']]}."
+    )
 
 
 def _without_peak(trace: Trace) -> str:

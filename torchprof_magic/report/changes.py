@@ -96,7 +96,7 @@ class Changes(HasTables[Runs]):
 
     @property
     def line(self) -> str:
-        """The change as one line: ``▼ 19 % faster, sure: step 222 ms → 180 ms``."""
+        """The change as one line: ``▼ 42 ms faster per step than before (−18.9 %)``."""
         return change_line(self.change)
 
     @property
@@ -156,9 +156,11 @@ class Changes(HasTables[Runs]):
             kind=self.kind,
             title=change_title(change),
             numbers=change_times(change),
-            answer=" ".join(part for part in (self.answer, self._basis) if part),
+            answer=self.answer,
             opens=self._opens,
-            evidence=". ".join(part for part in (change_interval(change), change_evidence(change)) if part),
+            evidence=". ".join(
+                part for part in (change_interval(change), f"{change_evidence(change)} {self._basis}".rstrip()) if part
+            ),
             warnings=tuple(self.warnings),
             runs=tuple(
                 RunHeader(
@@ -231,7 +233,8 @@ class Changes(HasTables[Runs]):
         if self.change.certainty == "too few steps":
             return None
         if self.kind == "unclear" or self.change.basis == "work":
-            alone = new_or_gone(self.largest, min(self.change.before_ns, self.change.after_ns))
+            told_ns = after - before if self.kind != "unclear" and (after > before) == is_slower else 0
+            alone = new_or_gone(self.largest, min(self.change.before_ns, self.change.after_ns), told_ns)
             if alone is not None or self.kind == "unclear":
                 return alone
         if (after > before) == is_slower:

@@ -43,7 +43,7 @@ def answer(trace: Trace) -> str:
 
 
 def test_the_sentence_says_what_could_gain_most() -> None:
-    assert answer(made()) == "`aten::copy_` could gain most: 12.00 of 16.00 µs per step, at the memory roof."
+    assert answer(made()) == "`aten::copy_` could gain most: up to 12 of 16 µs per step, limited by memory bandwidth."
 
 
 def test_work_at_its_roof_has_nothing_to_gain_and_its_row_says_why_it_is_faster() -> None:
@@ -62,7 +62,13 @@ def test_a_share_of_all_calls_that_does_not_fit_the_gain_of_the_slow_ones_is_lef
         events += [span("aten::copy_", 10 * number, 9, **copy), launch(10 * number + 1, 1, number)]
         events += [kernel("copy kernel", at, dur, number)]
     trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
-    assert answer(trace) == "`aten::copy_` could gain most: 12.00 of 18.00 µs per step, at the memory roof."
+    assert answer(trace) == "`aten::copy_` could gain most: up to 12 of 18 µs per step, limited by memory bandwidth."
+
+
+def test_the_sentence_has_three_digits_as_all_sentences_also_where_the_table_has_four() -> None:
+    # The product takes 128 us at its roof: it could gain 1,877.6 of 2,005.6 us.
+    trace = busy(("aten::mm", [[4000, 4000], [4000, 4000]], 2005.6), COPY)
+    assert answer(trace) == "`aten::mm` could gain most: up to 1.88 of 2.01 ms per step, limited by arithmetic."
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
@@ -81,7 +87,7 @@ COPY = ("aten::copy_", [[1_000_000], [1_000_000]], 10)
 PRODUCT = ("aten::mm", [[4000, 4000], [4000, 4000]], 400)
 
 
-def busy(*ops: tuple[str, list[list[int]], int], device: str = NAME, keeps_shapes: bool = True) -> Trace:
+def busy(*ops: tuple[str, list[list[int]], float], device: str = NAME, keeps_shapes: bool = True) -> Trace:
     """Return one step in which the device is busy with the kernel of each op, one after the other."""
     events, at = [annotation("ProfilerStep#0", 0, sum(op[2] for op in ops) + 5)], 4
     for number, (name, shapes, dur) in enumerate(ops, start=1):

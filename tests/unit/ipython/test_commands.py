@@ -125,8 +125,8 @@ def test_the_same_cell_run_again_is_compared_by_itself(shell: InteractiveShell, 
     say("%%torchprof -q -o second --active 4\nfor i in range(6): x @ x")
     assert shell.user_ns["first"].change_line == ""
     assert re.fullmatch(
-        r"[▼▲] .* % (faster|slower), (sure|likely): step .* → .*|≈ .*: step .* → .*"
-        r"|[▼▲] .* % (less|more) work per step, \w+",
+        r"[▼▲] .* (faster|slower) per step than before \(.* %\)(, likely)?|≈ .*: step .* → .*"
+        r"|[▼▲] (Less|More) work per step, \w+: step .* → .*",
         shell.user_ns["second"].change_line,
     )
 

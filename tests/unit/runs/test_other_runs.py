@@ -163,10 +163,10 @@ def test_the_page_shows_what_changed_since_the_chosen_run_and_the_other_way_roun
     page.ask(kind="compare", is_swapped=True)
     assert page.change == ("faster", [("In [2]", True), ("In [1]", False)])
     # Steps of 80 and of 120 ms.
-    assert "▼ 33.3 % faster" in page.header["change_line"]
+    assert "▼ 40 ms faster per step than before (−33.3 %)" in page.header["change_line"]
     page.ask(kind="compare")
     assert page.change == ("slower", [("In [1]", False), ("In [2]", True)])
-    assert "▲ 50 % slower" in page.header["change_line"]
+    assert "▲ 40 ms slower per step than before (+50 %)" in page.header["change_line"]
     # The other tabs are those of the run.
     assert page.header["title"] == "In [2]"
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from torchprof_magic.findings.compare.change_words import time_or_zero
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.units import printable, short_file
+from torchprof_magic.model.units import format_ratio, printable, short_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,8 @@ _KINDS = {
 # A row explains a change if it makes at least half of it, and about as much as any row of the other tables.
 _LEAST_SHARE = 0.5
 _NEARLY = 0.8
+# The next row is told beside one that does not explain nearly all, from this part of it on.
+_LEAST_NEXT = 0.2
 # What only one run does is told from this part of a step on.
 _LEAST_ALONE = 0.05
 
@@ -50,13 +52,19 @@ def cause_of(tables: Mapping[str, Table], difference_ns: float) -> Cause | None:
     if most < _LEAST_SHARE:
         return None
     title = next(each for each, row in tops.items() if _share(tables[each], row, difference_ns) >= _NEARLY * most)
-    return Cause(title, _words(title, tables[title], tops[title]))
+    first, table = tops[title], tables[title]
+    share = _share(table, first, difference_ns)
+    for following in _rows(table, difference_ns)[1:2].iter_rows(named=True):
+        if share < _NEARLY and _share(table, following, difference_ns) >= _LEAST_NEXT * share:
+            return Cause(title, _words_of_both(title, table, (first, following), difference_ns))
+    return Cause(title, _words(title, table, first))
 
 
-def new_or_gone(tables: Mapping[str, Table], step_ns: float) -> Cause | None:
+def new_or_gone(tables: Mapping[str, Table], step_ns: float, difference_ns: float = 0) -> Cause | None:
     """Return the row with most of what only one of the runs does; None below a twentieth of the typical step.
 
-    It is there whatever the steps are, also where these vary so much that their change may be chance.
+    It is there whatever the steps are, also where these vary so much that their change may be chance. Beside it stands
+    the row that makes more of the difference of the typical steps, where that is given and there is one.
     """
     alone = {title: only_of_one(tables[title]) for title in _KINDS if title in tables}
     for title, table in alone.items():
@@ -64,6 +72,9 @@ def new_or_gone(tables: Mapping[str, Table], step_ns: float) -> Cause | None:
         row = max(tops, key=lambda each: abs(float(each[str(table.sort_by)])), default=None)
         if row is not None and abs(float(row[str(table.sort_by)])) >= _LEAST_ALONE * step_ns:
             is_new = row["status"] == "new"
+            largest = _top(tables[title], difference_ns)
+            if largest is not None and largest != row and row[str(table.sort_by)] * difference_ns > 0:
+                return Cause(title, _words_of_both(title, table, (largest, row), difference_ns))
             time = time_or_zero(row[str(table.sort_by).replace("delta", "after" if is_new else "before")])
             word = "New" if is_new else "Gone"
             return Cause(title, f"{word}: {_KINDS[title]} {_name(row)}, {time} per step.")
@@ -80,11 +91,16 @@ def only_of_one(table: Table) -> Table:
 
 def _top(table: Table, difference_ns: float) -> dict[str, Any] | None:
     """Return the row of a table that changed most in the direction of the steps."""
+    return next(_rows(table, difference_ns).iter_rows(named=True), None)
+
+
+def _rows(table: Table, difference_ns: float) -> pl.DataFrame:
+    """Return the rows of a table that changed in the direction of the steps, the largest change first."""
     main = table.sort_by
     if main is None or not main.endswith("_ns") or not difference_ns:
-        return None
+        return table.frame.clear()
     frame = table.frame.filter(pl.col(main) * difference_ns > 0)
-    return frame.sort(pl.col(main).abs(), descending=True).row(0, named=True) if frame.height else None
+    return frame.sort(pl.col(main).abs(), descending=True, maintain_order=True)
 
 
 def _share(table: Table, row: Mapping[str, Any], difference_ns: float) -> float:
@@ -94,11 +110,24 @@ def _share(table: Table, row: Mapping[str, Any], difference_ns: float) -> float:
 def _words(title: str, table: Table, row: Mapping[str, Any]) -> str:
     main = str(table.sort_by)
     before, after = (time_or_zero(row[main.replace("delta", side)]) for side in ("before", "after"))
-    what, times = {
-        "new": (", which is new", after),
-        "gone": (", which is gone", before),
-    }.get(str(row.get("status")), ("", f"{before} → {after}"))
-    return f"Mostly {_KINDS[title]} {_name(row)}{what}: {times} per step."
+    times = {"new": after, "gone": before}.get(str(row.get("status")), f"{before} → {after}")
+    return f"Mostly {_called(title, row)}: {times} per step."
+
+
+def _words_of_both(
+    title: str, table: Table, rows: tuple[Mapping[str, Any], Mapping[str, Any]], difference_ns: float
+) -> str:
+    """Return two rows with their changes, and what they make of the difference together."""
+    sign = "+" if difference_ns > 0 else "−"
+    both = ", and ".join(f"{_called(title, row)}, {sign}{time_or_zero(abs(row[str(table.sort_by)]))}" for row in rows)
+    share = sum(_share(table, row, difference_ns) for row in rows)
+    return f"Largest changes: {both}: {format_ratio(share) if share < 1 else 'all'} of the change."
+
+
+def _called(title: str, row: Mapping[str, Any]) -> str:
+    """Return what a row is, and whether only one of the runs has it."""
+    status = row.get("status")
+    return f"{_KINDS[title]} {_name(row)}{f', which is {status}' if status in ('new', 'gone') else ''}"
 
 
 def _name(row: Mapping[str, Any]) -> str:

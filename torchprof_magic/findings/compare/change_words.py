@@ -70,15 +70,18 @@ def change_interval(change: RunChange) -> str:
 
 
 def change_line(change: RunChange) -> str:
-    """Return the change as one line, its title and the times of the steps: ``▼ 19 % faster, sure: step 222 → 180 ms``.
+    """Return the change as one line, by how much the step changed: ``▼ 42 ms faster per step than before (−19 %)``.
 
-    If steps without the profiler are compared, they are called ``unprofiled step``.
+    Where the steps cannot tell it, or went the other way than the work, it is the title with the times of the steps.
     """
     if math.isnan(change.before_ns) or math.isnan(change.after_ns):
         return ""
-    title = f"{SIGNS[change.kind]} {change_title(change)}"
-    step = "unprofiled step" if change.is_plain else "step"
-    return f"{title}: {step} {_times(change)}{_percentage(change)}"
+    longer_ns = change.after_ns - change.before_ns
+    if not change.before_ns or {"slower": longer_ns > 0, "faster": longer_ns < 0}.get(change.kind) is not True:
+        return f"{SIGNS[change.kind]} {change_title(change)}: step {_times(change)}{_percentage(change)}"
+    by = format_change(longer_ns / change.before_ns)
+    likely = "" if change.certainty == "sure" else f", {change.certainty}"
+    return f"{SIGNS[change.kind]} {format_ns(abs(longer_ns))} {change.kind} per step than before ({by}){likely}"
 
 
 def largest_change(changes: Table, ratio: float) -> str:

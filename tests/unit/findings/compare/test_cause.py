@@ -54,6 +54,34 @@ def test_what_is_new_or_gone_is_told_where_the_change_of_the_steps_may_be_chance
     assert new_or_gone({"Ops": table([9], [1], name=["aten::mm"])}, 10 * MS) is None
 
 
+def test_two_rows_that_make_the_change_together_are_both_told_the_largest_first() -> None:
+    # 6 of 10 ms are less than four fifths, and 3 ms are more than a fifth of 6: together 90 %.
+    ops = table([1, 1], [7, 4], name=["aten::mm", "aten::add"])
+    said = "Largest changes: op aten::mm, +6 ms, and op aten::add, +3 ms: 90 % of the change."
+    assert cause_of({"Ops": ops}, 10 * MS) == ("Ops", said)
+    # 8 of 10 ms are enough, and 1 ms beside 6 is not worth a word.
+    for after in ([9, 4], [7, 2]):
+        cause = cause_of({"Ops": table([1, 1], after, name=["aten::mm", "aten::add"])}, 10 * MS)
+        assert cause is not None
+        assert cause.words.startswith("Mostly op aten::mm: 1 ms")
+
+
+def test_what_is_new_is_told_after_what_makes_more_of_the_change() -> None:
+    lines = table([14], [19], line=[3], source=["loss = net(x)"], file=["cell"]).frame
+    new = table([0], [4], "new", line=[12], source=["sleep(4)"], file=["cell"])
+    tables = {"Lines": replace(new, frame=pl.concat([lines, new.frame]))}
+    said = (
+        "Largest changes: line 3, loss = net(x), +5 ms, and line 12, sleep(4), which is new, +4 ms: 90 % of the change."
+    )
+    assert new_or_gone(tables, 20 * MS, 10 * MS) == ("Lines", said)
+    # Two rows can make more than the steps changed by, where others went the other way.
+    assert new_or_gone(tables, 20 * MS, 8 * MS) == ("Lines", said.replace("90 %", "all"))
+    # What is new explains no step that became shorter, and alone it is told as before.
+    for difference_ms in (-10, 0):
+        alone = new_or_gone(tables, 20 * MS, difference_ms * MS)
+        assert alone == ("Lines", "New: line 12, sleep(4), 4 ms per step.")
+
+
 def test_a_row_that_went_the_other_way_or_makes_less_than_half_is_no_cause() -> None:
     assert cause_of({"Ops": table([9], [1], name=["aten::mm"])}, 4 * MS) is None
     assert cause_of({"Ops": table([1], [2], name=["aten::mm"])}, 4 * MS) is None

@@ -22,8 +22,10 @@ BY_STEPS = RunChange(
 
 
 def test_a_change_of_the_steps_begins_with_their_times() -> None:
-    assert change_line(BY_STEPS) == "▲ 25 % slower, sure: step 8 ms → 10 ms"
+    assert change_line(BY_STEPS) == "▲ 2 ms slower per step than before (+25 %)"
     assert change_numbers(BY_STEPS) == "8 ms → 10 ms per step, 98 % interval +20 % to +30 %"
+    likely = replace(BY_STEPS, kind="faster", certainty="likely", ratio=0.75, after_ns=6e6)
+    assert change_line(likely) == "▼ 2 ms faster per step than before (−25 %), likely"
 
 
 def test_too_few_steps_give_no_percentage() -> None:
@@ -67,14 +69,12 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
 def test_a_change_by_waiting_is_called_waiting_and_not_work() -> None:
     wait = WorkChange(difference=0.3, error=0.01, p=0.001, name=WAITING, calls_before=0, calls_after=0)
     alone = replace(BY_STEPS, basis="work", work=wait, ratio=1.35, interval=(1.3, 1.4), after_ns=16e6)
-    assert change_line(alone) == "▲ More waiting per step, sure: step 8 ms → 16 ms (+100 %)"
+    assert change_line(alone) == "▲ 8 ms slower per step than before (+100 %)"
     assert change_evidence(alone).startswith(
         "A step waits more after than before. By that alone a step would be 35 % longer. The steps became longer"
     )
     # Where the typical steps changed by as much, the title has their percentage.
-    assert change_line(replace(alone, basis="waits", ratio=2.0)) == (
-        "▲ 100 % slower by more waiting, sure: step 8 ms → 16 ms"
-    )
+    assert change_title(replace(alone, basis="waits", ratio=2.0)) == "100 % slower by more waiting, sure"
 
 
 def test_the_run_that_had_fewer_free_cores_is_the_slower_one_whatever_others_used_on_average() -> None:
