@@ -139,7 +139,7 @@ def test_both_open_at_the_same_step_and_say_why_the_device_waits(lab: Lab) -> No
             each.report.get_by_role("button", name=button, exact=True).click()
             texts.append((each.window, each.waits_text()))
         assert texts[0] == texts[1]
-        assert re.search(r" of it for op dispatch(, the longest wait .+)?\.$", texts[0][1])
+        assert re.search(r" of it for op dispatch\.$", texts[0][1])
 
 
 def test_a_zoom_and_a_pan_end_at_the_same_numbers(lab: Lab) -> None:

@@ -110,7 +110,7 @@ def test_why_the_device_waits_is_hatched_and_adds_up_to_its_idle_time_a_step() -
         ("loading data", 15_000, loader),
         ("a blocking call", 10_000, "cudaStreamSynchronize"),
         ("op dispatch", 8_000, "aten::item"),
-        ("starting launched work", 2_000, "aten::mm"),
+        ("launch latency", 2_000, "aten::mm"),
     ]
     assert (waits.kind, waits.aside) == ("bars", "per step, of 80 µs")
     # Bars of this phase are hatched, as idle times are on the timeline that shows more of them.

@@ -258,7 +258,7 @@ CAUSE_TITLES = {
     "allocation": "reserving device memory",
     "op dispatch": "op dispatch",
     "python": "Python between ops",
-    "queued": "starting launched work",
+    "queued": "launch latency",
     "profiler": "the profiler itself",
     "missing": "missing events",
     "unknown": "an unknown reason",

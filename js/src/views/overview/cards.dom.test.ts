@@ -35,15 +35,19 @@ afterEach(() => {
 describe("what to change", () => {
   it("says the change, the line, the evidence, the saving and how sure it is", async () => {
     const [text] = await textsOf({});
-    expect(text).toBe("1Do less: x=1, or not in line 3It takes 2\u00a0ms.up to 2 msmeasured ●●●");
+    expect(text).toBe("1x=1, or not in line 3It takes 2\u00a0ms.up to 2 msmeasured ●●●");
     expect(find(document.body, ".tp-card-code").textContent).toBe("x=1");
+    // Beside the verdict stands what to do, with the same number.
+    expect(find(document.body, ".tp-first-cards li").textContent).toBe(
+      "1Do less in line 3: up to 2\u00a0ms",
+    );
   });
 
   it("has changed lines in place of the code, where they are all of the change", async () => {
     const changes = [{ line: 2, before: "f(a)", after: "f(a, x=1)" }];
     const [whole, part] = await textsOf({ changes, is_whole: true }, { changes });
     expect(whole).toContain("1Do less in line 32 −f(a)2 +f(a, x=1)It takes");
-    expect(part).toContain("2Do less: x=1, or not in line 32 −f(a)2 +f(a, x=1)It takes");
+    expect(part).toContain("2x=1, or not in line 32 −f(a)2 +f(a, x=1)It takes");
   });
 
   it("says bytes where no time is known, and of a guess that nothing is", async () => {
@@ -102,7 +106,7 @@ describe("what to change", () => {
   });
 
   it("shows hostile texts as they are", async () => {
-    const [text] = await textsOf({ title: HOSTILE[0], evidence: `\`${HOSTILE[2]}\`` });
+    const [text] = await textsOf({ title: HOSTILE[0], fix: "", evidence: `\`${HOSTILE[2]}\`` });
     expect(text).toContain(HOSTILE[0]);
     expect(text).toContain(HOSTILE[2]);
     expect(document.body.querySelector("img")).toBeNull();
@@ -134,7 +138,8 @@ describe("what to change", () => {
   it("says what could gain by the roofline where no advice was found", async () => {
     const names = { x: "name", y: "name", x_of_none: "name", size: "name", phase: "name" };
     const points = { ...names, roofs: [{ title: "memory", flops_per_s: 0, bytes_per_s: 1e12 }] };
-    const answer = "`aten::mul` could gain most: up to 3 of 7 ms per step, limited by memory bandwidth.";
+    const answer =
+      "`aten::mul` could gain most: up to 3 of 7 ms per step, limited by memory bandwidth.";
     const roofline = tableHeader("roofline", {
       columns: [columnHeader("name", "code")],
       points,

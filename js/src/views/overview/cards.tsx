@@ -82,8 +82,8 @@ export function Cards({ report, cards, first, hasSteps, title }: CardsProps) {
   );
 }
 
-// How many are named before the code.
-const MOST_FIRST = 2;
+// How many are named beside the verdict: those with a known saving are rarely more, so that no number below is new.
+const MOST_FIRST = 4;
 
 /** The changes that save most; without any of which that is known, the first. */
 export function firstCards(cards: readonly NumberedCard[]): readonly NumberedCard[] {

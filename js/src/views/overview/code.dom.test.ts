@@ -149,7 +149,7 @@ describe("the code on the overview", () => {
     expect(root.querySelector("img")).toBeNull();
   });
 
-  it("is preceded by the two changes that save most, whose titles stand there alone", async () => {
+  it("is preceded by the changes that save most, whose titles stand there alone, with their numbers", async () => {
     const count = 12;
     const times = Float64Array.from({ length: count }, () => 1e6);
     const zeros = new Float64Array(count);
@@ -166,16 +166,23 @@ describe("the code on the overview", () => {
     const card = (saving_ns: number | null, title: string, line: number) => {
       return { ...CARD, saving_ns, title, spot: `In [4]:${line}` };
     };
-    const [second, guess] = [card(2e6, "Second", 2), card(null, "Guess", 3)];
-    const root = await show({ cards: [card(5e6, "First", 11), second, guess], lines });
+    const known = ["First", "Second", "Third", "Fourth", "Fifth"].map((title, at) =>
+      card((5 - at) * 1e6, title, at + 1),
+    );
+    const root = await show({ cards: [...known, card(null, "Guess", 7)], lines });
     expect(textsOf(root, ".tp-first-cards li").map((text) => text.slice(0, 7))).toEqual([
       "1First ",
       "2Second",
+      "3Third ",
+      "4Fourth",
     ]);
-    expect(textsOf(root, ".tp-first-cards strong")).toEqual(["up to 5\u00a0ms", "up to 2\u00a0ms"]);
-    const titles = ["First", "Second", "Guess"];
+    const savings = [5, 4, 3, 2].map((ms) => `up to ${ms}\u00a0ms`);
+    expect(textsOf(root, ".tp-first-cards strong")).toEqual(savings);
+    const numbers = textsOf(root, ".tp-line-change .tp-card-number");
+    expect(numbers).toEqual(["1", "2", "3", "4", "5", "6"]);
+    const titles = ["First", "Fourth", "Fifth", "Guess"];
     const told = textsOf(root, ".tp-line-change").join("");
-    expect(titles.filter((title) => told.includes(title))).toEqual(["Guess"]);
+    expect(titles.filter((title) => told.includes(title))).toEqual(["Fifth", "Guess"]);
   });
 
   it("names no place of a change that belongs to no line, and every color that can be seen", async () => {

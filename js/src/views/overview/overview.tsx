@@ -48,8 +48,8 @@ export function FactsView({ report, view }: FactsProps) {
       report={report}
       hasSteps={hasSteps}
       cards={numbered.filter((each) => !placed.has(each))}
-      first={code === null ? [] : first}
-      title={code === null ? undefined : "Other changes"}
+      first={first}
+      title={code === null ? "In detail" : "Other changes"}
     />
   );
   // Its lines are in the code already.
@@ -69,15 +69,17 @@ export function FactsView({ report, view }: FactsProps) {
         isNamedBelow={code !== null && code.named >= 0}
         phases={phases.map((section) => sectionOf(report, section))}
       >
-        {cards.length === 0 && <NoCards report={report} />}
-        {cards.length > 0 &&
-          (code === null ? all : <FirstCards report={report} cards={first} hasSteps={hasSteps} />)}
+        {cards.length === 0 ? (
+          <NoCards report={report} />
+        ) : (
+          <FirstCards report={report} cards={first} hasSteps={hasSteps} />
+        )}
       </Verdict>
       {code !== null && <CodeSection {...code} first={first} />}
       {strips.map((section) => sectionOf(report, section))}
       <div class="tp-columns">
         {main.map((section) => sectionOf(report, section))}
-        {code !== null && all}
+        {all}
       </div>
       {top.length > 1 && (
         <div class="tp-top-lists">

@@ -442,8 +442,12 @@ describe("a view that the kernel computes for a range", () => {
       report.root.querySelectorAll(".tp-facts h3"),
       (each) => each.textContent,
     );
-    expect(titles).toEqual(["What to changesaving in all", "Of the step"]);
-    expect(find(report.root, ".tp-card").textContent).toContain("Do less");
+    expect(titles).toEqual([
+      "What to changesaving in all",
+      "Of the step",
+      "In detailsaving in all",
+    ]);
+    expect(find(report.root, ".tp-first-cards").textContent).toContain("Do less");
   });
 
   it("shows all steps again without asking, and a known range at once", async () => {

@@ -27,7 +27,7 @@ import type { ReportContext } from "../common/context";
 import { Legend, PhaseDot, phaseEntries, Segmented } from "../common/parts";
 import { stepsOf } from "../verdict/steps";
 import { longestWaits, MOST_WAITS, waitingDevice } from "./longest-waits";
-import { type Device, noteParts, type TimelineModel } from "./timeline-model";
+import type { Device, TimelineModel } from "./timeline-model";
 import type { TimelineMoves } from "./timeline-moves";
 import {
   askedSums,
@@ -494,6 +494,8 @@ function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
   );
 }
 
+const HARDLY_IDLE = 0.1;
+
 /** "why the device waits" in the window, as one line. */
 export function WaitLine({ report, moves, range }: HostProps) {
   const { overview, source } = moves.models;
@@ -508,24 +510,23 @@ export function WaitLine({ report, moves, range }: HostProps) {
       : askedWaits(asked).filter(({ lane }) => lane === device.lane);
   const whole = causes.reduce((sum, { ns }) => sum + ns, 0);
   const where = range === null ? partTitle(overview, span) : "in this range";
+  const name = overview.devices.length > 1 ? device.title : "The device";
   if (causes.length === 0) {
     return (
       <p class="tp-answer tp-wait-line" data-tp-waits={0} data-tp-exact>
-        {overview.devices.length > 1 ? device.title : "The device"} does not idle {where}.
+        {name} does not idle {where}.
       </p>
     );
   }
   const isExact = asked !== null || overview.merged === null;
   const isFinal = source === null || source.sums.state.value.kind === "failed";
   const [main] = causes;
-  const { model } = moves;
-  const seen = waitingDevice(model) ?? device;
-  const [longest] = longestWaits(seen, model, span.start, span.end, MOST_WAITS);
-  const other = longest && noteParts(model, longest.row)[0];
   // Of the whole recording, what a device does before the first op or the first step belongs to no wait: the verdict
   // above says of how much time it is.
   const isPart = !isAll(overview, span);
   const busy = busyNs(moves.model, device, span, asked);
+  // As the verdict calls it; the causes of so little stand beside.
+  const isHardly = whole < HARDLY_IDLE * (whole + busy);
   const title = [`${formatNs(whole)}${inGaps(causes)}`, ...causes.map(causeText)].join("\n");
   return (
     <p
@@ -534,13 +535,12 @@ export function WaitLine({ report, moves, range }: HostProps) {
       data-tp-exact={isExact}
       title={title}
     >
-      {overview.devices.length > 1 ? device.title : "The device"} idles{" "}
+      {name} {isHardly ? "hardly idles: " : "idles "}
       {!isExact && isFinal && "about "}
       <strong>{isPart ? ofWhole(whole, whole + busy) : unbroken(formatNs(whole))}</strong> {where}
-      {main !== undefined && (
+      {main !== undefined && !isHardly && (
         <span data-tp-part={main.cause}>
           , {unbroken(formatNs(main.ns))} of it for <strong>{main.cause}</strong>
-          {other && other !== main.cause && `, the longest wait mostly for ${other}`}
         </span>
       )}
       .

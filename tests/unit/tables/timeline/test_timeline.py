@@ -314,10 +314,10 @@ def test_a_device_shows_when_it_was_busy_and_why_it_waited() -> None:
     assert rows(slices, "start_us", "dur_us", "depth", on="Device 0", kind="busy") == [(10, 50, 1), (110, 90, 1)]
     assert rows(slices, "name", "note", "start_us", "dur_us", "depth", "phase", on="Device 0", kind="idle") == [
         ("cudaLaunchKernel", "op dispatch\ttrain.py:1", 0, 1, 0, "idle"),
-        ("train.py(1): main", "starting launched work\ttrain.py:1", 1, 9, 0, "idle"),
+        ("train.py(1): main", "launch latency\ttrain.py:1", 1, 9, 0, "idle"),
         ("train.py(1): main", "Python between ops\ttrain.py:1", 60, 10, 0, "idle"),
         ("aten::mm", "op dispatch\ttrain.py:1", 70, 32, 0, "idle"),
-        ("aten::mm", "starting launched work\ttrain.py:1", 102, 8, 0, "idle"),
+        ("aten::mm", "launch latency\ttrain.py:1", 102, 8, 0, "idle"),
         ("train.py(1): main", "Python between ops\ttrain.py:1", 200, 56, 0, "idle"),
     ]
     assert rows(slices, "start_us", "dur_us", on="Device 1", kind="busy") == [(0, 250)]
