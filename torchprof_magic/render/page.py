@@ -15,7 +15,7 @@ from torchprof_magic.facts.source.fused_titles import shown_titles
 from torchprof_magic.facts.source.shown_files import spot_of
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.findings.verdict.doubts import what_to_record
-from torchprof_magic.findings.verdict.words import first_sentence
+from torchprof_magic.findings.verdict.words import first_sentence, with_place
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Problems, Slices, count_rows
 from torchprof_magic.render.arrow import encode, pack, with_header
@@ -218,8 +218,7 @@ def verdict_line(trace: Trace, verdict: Verdict) -> CodeHeader | None:
 def _verdict(trace: Trace, verdict: Verdict) -> VerdictHeader:
     """Return the verdict with the line that it names, and its gravest doubt apart from the rest."""
     code = verdict_line(trace, verdict)
-    said, more = first_sentence(verdict.text)
-    said = (*said, *(() if code else verdict.where))
+    said, more = first_sentence(with_place(verdict.text, () if code else verdict.where))
     to_record = what_to_record(verdict.doubts)
     return VerdictHeader(
         title=verdict.title,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.findings.verdict.words import first_sentence
 from torchprof_magic.model.shapes import count_rows
 from torchprof_magic.model.units import counted, format_ns, printable
 from torchprof_magic.render.arrow import pack
@@ -38,6 +39,7 @@ def build_ranks_page(
     """Return the data for the front end."""
     ready = [view for view in views if count_rows(shapes[view.name])]
     packed = pack(framed({view.name: shapes[view.name] for view in ready}))
+    said, more = first_sentence(verdict.text)
     header = ReportHeader(
         run_id=run_id,
         title=job.title,
@@ -46,8 +48,8 @@ def build_ranks_page(
         notice=_notice(job.problems),
         verdict=VerdictHeader(
             title=verdict.title,
-            text=tuple(SpanHeader(text=span.text, style=span.style) for span in verdict.text),
-            more=(),
+            text=tuple(SpanHeader(text=span.text, style=span.style) for span in said),
+            more=tuple(SpanHeader(text=span.text, style=span.style) for span in more),
             code=None,
             doubts=tuple(verdict.doubts),
             to_record="",

@@ -14,6 +14,7 @@ from torchprof_magic.facts.counted_steps import counted_steps, has_counted_steps
 from torchprof_magic.facts.host.phases import with_one_wait
 from torchprof_magic.facts.source.fused_titles import with_fused_titles
 from torchprof_magic.findings.verdict.diagnosis import all_problems
+from torchprof_magic.findings.verdict.words import with_place
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Facts, Table, count_rows, top_rows
 from torchprof_magic.model.units import column_format, counted, format_value, printable, saving_words
@@ -118,7 +119,7 @@ def _folded(title: str, content: str) -> str:
 
 def _verdict(trace: Trace, verdict: Verdict) -> list[str]:
     line = verdict_line(trace, verdict)
-    spans = (*verdict.text, *(() if line else verdict.where))
+    spans = with_place(verdict.text, () if line else verdict.where)
     title = f"<b>{_text(verdict.title)}.</b> " if verdict.title else ""
     parts = [f"<p>{title}{''.join(_span(span) for span in spans)}</p>"]
     if line:

@@ -10,6 +10,7 @@ import polars as pl
 
 from torchprof_magic.facts.source.fused_titles import with_fused_titles
 from torchprof_magic.findings.overview import DEVICE_WAITS
+from torchprof_magic.findings.verdict.words import with_place
 from torchprof_magic.model.shapes import Facts, Table, count_rows
 from torchprof_magic.model.units import format_value
 from torchprof_magic.render.markdown import (
@@ -68,7 +69,7 @@ def trace_markdown(analysis: Analysis, max_tokens: int) -> str:
     counted = steps.frame.filter(pl.col("left_out") == "").height
     sections = [
         verdict_section(
-            analysis.verdict.title, (*analysis.verdict.text, *analysis.verdict.where), analysis.verdict.doubts
+            analysis.verdict.title, with_place(analysis.verdict.text, analysis.verdict.where), analysis.verdict.doubts
         ),
         advice_section(analysis.cards),
         *_facts_sections(analysis, "main"),

@@ -148,11 +148,12 @@ def _longest_wait(job: Job, least: int) -> str:
     if waits.height == 0:
         return ""
     row = waits.row(0, named=True)
-    several = row["ranks"] > 2  # noqa: PLR2004 - two ranks
-    others, together = ("the others wait", " together") if several else ("the other one waits", "")
+    others = "the others wait" if row["ranks"] > 2 else "the other one waits"  # noqa: PLR2004 - two ranks
+    whole_ns = int(waits.filter(pl.col("last_rank") == row["last_rank"])["wait_ns"].sum())
+    in_all = " in all steps" if waits["step"].n_unique() > 1 else ""
     return (
-        f"For rank {row['last_rank']} {others} longest: {format_ns(row['wait_ns'])}{together} in "
-        f"{code_of(row['name'])}, until {format_ns(row['start_ns'] - least)}."
+        f"For rank {row['last_rank']} {others} longest in {code_of(row['name'])}, until "
+        f"{format_ns(row['start_ns'] - least)}: {format_ns(row['wait_ns'])} of {format_ns(whole_ns)}{in_all}."
     )
 
 

@@ -100,7 +100,7 @@ def ranks_verdict(job: Job) -> RanksVerdict:
     wait_ns = int(job.ranks["wait_ns"].sum())
     whole_ns = int(job.ranks["step_ns"].sum())
     share = wait_ns / max(whole_ns, 1)
-    least = MOST_OF_TWO if job.ranks.height == 2 else MOST_OF_WAITING  # noqa: PLR2004 - see MOST_OF_TWO
+    least = MOST_OF_TWO if is_pair(job) else MOST_OF_WAITING
     top = job.stragglers.row(0, named=True) if job.stragglers.height else None
     if top is not None and top["share_ratio"] >= least and share >= LEAST_OF_STEPS:
         return _straggler(job, top, wait_ns, share)
@@ -118,7 +118,7 @@ def _straggler(job: Job, top: Mapping[str, object], wait_ns: int, share: float) 
     return RanksVerdict(
         kind="straggler",
         title=f"Rank {rank} is late",
-        text=(*_cause_words(top, job), *_waiting_words(job, float(str(top["caused_wait_ns"])))),
+        text=(*_cause_words(top, job), *_longest_words(job), *_waiting_words(job, float(str(top["caused_wait_ns"])))),
         rank=rank,
         cause=str(top["cause"]),
         name=str(top["name"] or ""),
@@ -149,7 +149,7 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
     """Return what a late rank does while the others wait, and where."""
     cause, name, file, line = (top[key] for key in ("cause", "name", "file", "line"))
     if cause == "unknown":
-        return [_plain("What it does meanwhile does not differ from the others.")]
+        return [_plain("What it does meanwhile does not differ from the others")]
     words = _CAUSES.get(str(cause), f"its host: {cause}")
     spans = [_plain(f"{words[:1].upper()}{words[1:]}")]
     if cause == "compute":
@@ -162,13 +162,26 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
         spans += [_plain(", most in "), _code(str(name))]
     more = float(str(top["cause_ns"]))
     if cause == "late start":
-        return [_plain(f"It enters its first step {format_ns(more)} later than the others on average.")]
-    return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than {_the_others(job)}.")]
+        return [_plain(f"It starts {format_ns(more)} later than {'the other' if is_pair(job) else 'the others'}")]
+    return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than {_the_others(job)}")]
+
+
+def _longest_words(job: Job) -> tuple[Span, ...]:
+    """Return the end of the first sentence: which rank waits longest, if one alone does, of more than one other."""
+    first, second = job.ranks.sort("wait_ns", descending=True).head(2).select("rank", "wait_ns").rows()
+    if is_pair(job) or first[1] == second[1]:
+        return (_plain("."),)
+    return (_plain(f"; rank {first[0]} waits longest, "), _strong(format_ns(first[1])), _plain(f"{_a_step(job)}."))
 
 
 def _the_others(job: Job) -> str:
     """Return what a rank is compared with: the only other one, or the median of all others."""
-    return "the other rank" if job.ranks.height == 2 else "the median of the others"  # noqa: PLR2004 - two ranks
+    return "the other rank" if is_pair(job) else "the median of the others"
+
+
+def is_pair(job: Job) -> bool:
+    """Return whether a late rank has just one other that waits for it."""
+    return job.ranks.height == 2  # noqa: PLR2004 - two ranks
 
 
 def _waiting_words(job: Job, caused_ns: float) -> tuple[Span, ...]:

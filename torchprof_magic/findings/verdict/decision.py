@@ -38,6 +38,7 @@ from torchprof_magic.findings.verdict.words import (
     recording_words,
     title_of_work,
     whole_words,
+    with_place,
 )
 from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.trace import STEP_PATTERN
@@ -99,7 +100,7 @@ class Verdict:
         title: The same for people. Of a busy device it says Compute-bound or Memory-bound where that limits more than
             half of the time of its kernels, and else Device-bound: what limits it is not known.
         text: A few sentences of evidence, in pieces.
-        where: A sentence with the user's line, empty if it is not known.
+        where: A clause with the user's line, empty if it is not known.
         name: The op, call, range or kernel with the most of it, empty if none is known.
         file: File of the user's line with the most of it, empty if it is not known.
         line: Number of that line.
@@ -134,7 +135,7 @@ class Verdict:
     @property
     def statement(self) -> str:
         """The title and the evidence with the line, without the doubts, as one line of text."""
-        return printable(f"{self.title}. {''.join(span.text for span in (*self.text, *self.where))}")
+        return printable(f"{self.title}. {''.join(span.text for span in with_place(self.text, self.where))}")
 
     def __str__(self) -> str:
         return " ".join((self.statement, *map(printable, self.doubts[:1])))

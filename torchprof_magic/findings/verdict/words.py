@@ -204,14 +204,25 @@ def first_sentence(spans: Sequence[Span]) -> tuple[tuple[Span, ...], tuple[Span,
 
 
 def line_words(trace: Trace, file: str, line: int | None, *, share: float = 1) -> tuple[Span, ...]:
-    """Return where the user's line is, if it is known; nothing if it has less than half of what the verdict names.
+    """Return the place of the user's line as a clause; nothing if it has less than half of what the verdict names.
 
     Another line can have more in all, so one that has not nearly all of that is not said to be the place.
     """
     place = place_of(trace, file, line)
     if not place or share < _HALF:
         return ()
-    return (_plain(" At " if share >= _NEARLY_ALL else " Mostly at "), code(place), _plain("."))
+    return (_plain(", at " if share >= _NEARLY_ALL else ", mostly at "), code(place))
+
+
+def with_place(text: Sequence[Span], where: Sequence[Span]) -> tuple[Span, ...]:
+    """Return sentences with the line that ``line_words`` tells in the first one, which says "mostly" once."""
+    if not where:
+        return tuple(text)
+    (*said, end), more = first_sentence(text)
+    if any("mostly" in span.text for span in (*said, end) if not span.style):
+        where = (_plain(", at "), *where[1:])
+    before = end if end.style else _plain(end.text.removesuffix("."))
+    return (*said, *([before] if before.text else ()), *where, _plain("."), *more)
 
 
 def cause_line_words(trace: Trace, cause: Cause) -> tuple[Span, ...]:

@@ -153,6 +153,23 @@ describe("the ranks of a job", () => {
     expect(find(root, ".tp-cards h3").textContent).toContain("saving per step");
   });
 
+  it("say who is late in one sentence, and the sums behind a click", async () => {
+    const made = host();
+    const header = JSON.parse(String(made.get("_header")));
+    const plain = (text: string) => [{ text, style: "" }];
+    const text = plain("It starts 3 ms later than the others; rank 1 waits longest, 5 ms.");
+    const more = plain(" The others wait 7 ms for it together.");
+    const verdict = { ...header.verdict, title: "Rank 2 is late", text, more, doubts: [] };
+    made.traits.set("_header", JSON.stringify({ ...header, verdict }));
+    const { root } = await show(made);
+    const said = () => find(root, ".tp-verdict-line").textContent;
+    expect(said()).toContain("rank 1 waits longest");
+    expect(said()).not.toContain("together");
+    find(root, ".tp-verdict-line .tp-link").click();
+    await settle();
+    expect(said()).toContain("The others wait 7\u00a0ms for it together.");
+  });
+
   it("say what each waits in each collective, and who came last", async () => {
     const { root } = await show();
     const cells = Array.from(root.querySelectorAll(".tp-wait"), (cell) => cell.textContent);

@@ -79,7 +79,7 @@ describe("the tabs", () => {
       waits: "",
       cards: [],
     };
-    const words = "rank 7 enters its first step later than the others. ".repeat(6);
+    const words = "rank 7 starts later than the others. ".repeat(6);
     const verdict = {
       title: "Rank 7 is late",
       text: [{ text: words, style: "" as const }],

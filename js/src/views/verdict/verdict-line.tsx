@@ -20,7 +20,7 @@ export function VerdictLine({ report }: { readonly report: ReportContext }) {
   const spans = [...verdict.text, ...verdict.more];
   const words = spans.map(({ text }) => text).join("");
   const isOfRanks = views.some((view) => view.shape === "table" && view.ranks !== null);
-  const shown = isOfRanks ? spans : amountOf(verdict.text);
+  const shown = isOfRanks ? verdict.text : amountOf(verdict.text);
   return (
     <section
       class={isOfRanks ? "tp-verdict-line tp-verdict-open" : "tp-verdict-line"}
@@ -32,7 +32,12 @@ export function VerdictLine({ report }: { readonly report: ReportContext }) {
       </p>
       {bars.length > 0 && <StepStrip report={report} bars={bars} />}
       {/* A report of ranks has no other place for them. */}
-      {isOfRanks && <Doubts report={report} />}
+      {isOfRanks && (
+        <Doubts
+          report={report}
+          more={verdict.more.length > 0 ? <p>{verdict.more.map(renderSpan)}</p> : null}
+        />
+      )}
     </section>
   );
 }

@@ -51,8 +51,7 @@ def test_an_import_is_initialisation_with_the_ops_in_it_and_has_its_module_and_l
         "train.py",
         3,
     )
-    assert "takes 60 ms of 100 ms per step (60 %), mostly in import sqlite3." in verdict.statement
-    assert verdict.statement.endswith(" At train.py:3.")
+    assert "takes 60 ms of 100 ms per step (60 %), mostly in import sqlite3, at train.py:3." in verdict.statement
     imports = "most of it imports (import sqlite3, train.py:3)"
     once = f"For 60 % of the recorded time the host does work that is done once, {imports}"
     assert find_doubts(trace)[0] == f"{once}; record later steps too."
@@ -90,7 +89,7 @@ def test_what_a_device_waits_for_during_an_import_is_initialisation_with_its_lin
     trace = noted(make_trace(STEP, *events), ("sqlite3", None, 3, 2_000, 80_000))
     verdict = find_verdict(trace)
     assert (verdict.kind, verdict.name, verdict.line) == ("initialisation", "import sqlite3", 3)
-    assert "80 ms of 100 ms per step (80 %) for initialisation: imports, mostly in import sqlite3." in str(verdict)
+    assert "80 ms of 100 ms per step (80 %) for initialisation: imports, mostly in import sqlite3, at train.py:3." in str(verdict)
 
 
 @pytest.mark.parametrize(

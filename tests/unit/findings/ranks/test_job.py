@@ -72,8 +72,9 @@ def test_the_timeline_begins_with_the_rank_that_is_late(tmp_path: Path) -> None:
     assert [lane.group for lane in view.lanes[::3]] == ["rank 2 ▲", "rank 0", "rank 1", "rank 3"]
     # Its collectives, of which it does not wait in any, are in its second lane.
     assert set(view.frame.filter(pl.col("lane") == 1)["note"]) == {"comes last"}
-    # The three others wait for 200 us each.
-    assert view.answer.startswith("For rank 2 the others wait longest: 600 µs together in `all_reduce`, until ")
+    # The three others wait for 200 us each, in each of the three steps.
+    assert view.answer.startswith("For rank 2 the others wait longest in `all_reduce`, until ")
+    assert view.answer.endswith(": 600 µs of 1.80 ms in all steps.")
 
 
 def long_step(number: int, late_us: float) -> list[Event]:
@@ -122,8 +123,19 @@ def test_the_straggler_is_named_with_what_it_does_meanwhile(tmp_path: Path) -> N
     said = str(report.verdict)
     assert said.startswith("Rank 2 is late. Its host runs Python, most at line 12 of train.py")
     assert ": 200 \N{MICRO SIGN}s more per step than the median of the others. The others wait " in said
-    # Three wait 200 us each.
+    # Three wait 200 us each, so that none of them waits longest.
     assert said.endswith("wait 600 \N{MICRO SIGN}s for it together per step, 200 \N{MICRO SIGN}s each on average.")
+
+
+def test_the_page_begins_with_who_waits_longest_and_has_the_sums_behind_it(tmp_path: Path) -> None:
+    # Rank 3 comes 200 us late: rank 2 waits all of that, rank 0 waits 150 and rank 1 waits 100.
+    write_job(tmp_path, {0: 50.0, 1: 100.0, 3: 200.0})
+    report = tp.load(tmp_path)
+    verdict = json.loads(report.widget._header)["verdict"]
+    said, more = ("".join(span["text"] for span in verdict[name]) for name in ("text", "more"))
+    assert said.endswith(" than the median of the others; rank 2 waits longest, 200 µs per step.")
+    assert more == " The others wait 450 µs for it together per step, 150 µs each on average."
+    assert report.verdict.statement == f"Rank 3 is late. {said}{more}"
 
 
 def test_advice_on_a_straggler_saves_what_it_comes_after_the_last_but_one(tmp_path: Path) -> None:

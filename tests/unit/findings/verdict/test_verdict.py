@@ -10,7 +10,7 @@ from support import Event, annotation, frame, kernel, launch, make_trace, span
 import torchprof_magic as tp
 from torchprof_magic.facts.device.kernel_names import kernel_title
 from torchprof_magic.findings.verdict.decision import Verdict, find_verdict
-from torchprof_magic.findings.verdict.words import Span, code
+from torchprof_magic.findings.verdict.words import Span, code, with_place
 from torchprof_magic.model.meta import Problem, StepMark
 from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
 from torchprof_magic.report.trace_report import Report
@@ -450,8 +450,8 @@ def test_a_sleep_is_named_by_its_call_and_line() -> None:
     sleeps = [("wait", "time.sleep", 7, n * 100_000 + 30_000, 60_000) for n in range(3)]
     verdict = find_verdict(slept(host_steps(), *sleeps))
     assert (verdict.kind, verdict.name, verdict.file, verdict.line) == ("waiting", "time.sleep", "train.py", 7)
-    assert "The host sleeps or waits for 60 ms of 100 ms per step (60 %), mostly in time.sleep." in str(verdict)
-    assert " At train.py:7." in str(verdict)
+    said = "The host sleeps or waits for 60 ms of 100 ms per step (60 %), mostly in time.sleep, at train.py:7."
+    assert said in str(verdict)
 
 
 def test_of_several_waits_the_call_with_the_most_time_is_named_at_its_largest_line() -> None:
@@ -486,7 +486,7 @@ def test_a_device_that_waits_for_a_sleeping_host_is_told_where_it_sleeps() -> No
     sleeps = [("wait", "time.sleep", 7, n * 100_000 + 25_000, 70_000) for n in range(3)]
     verdict = find_verdict(slept(host_steps(*work), *sleeps))
     assert (verdict.kind, verdict.name, verdict.line) == ("waiting", "time.sleep", 7)
-    assert "while the host sleeps or waits, mostly in time.sleep." in str(verdict)
+    assert "while the host sleeps or waits, mostly in time.sleep, at train.py:7." in str(verdict)
 
 
 @pytest.mark.parametrize("folder", ["/home/ipykernel_7", f"/var/folders/{'long/' * 20}ipykernel_7"])
@@ -520,7 +520,7 @@ def test_the_line_is_where_the_op_that_is_named_takes_most_and_not_the_line_with
     )
     verdict = find_verdict(make_trace(STEP, *events, with_stack=1))
     # Line 3 has 40 us, of two ops, and line 7 only the 30 us of the largest one.
-    assert "aten::mul takes most, 30 µs." in str(verdict)
+    assert "aten::mul takes most, 30 µs, at train.py:7." in str(verdict)
     assert (verdict.file, verdict.line) == ("train.py", 7)
     # On the host, line 3 has 30 ms of two ops, and line 7 the 20 ms of one.
     host = (
@@ -528,12 +528,12 @@ def test_the_line_is_where_the_op_that_is_named_takes_most_and_not_the_line_with
         *(frame("train.py(7): scale", 30_000, 20_000), span("aten::mul", 30_000, 20_000)),
     )
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 50_000), *host, with_stack=1))
-    assert "aten::mul takes most, 20 ms." in str(verdict)
+    assert "aten::mul takes most, 20 ms, at train.py:7." in str(verdict)
     assert (verdict.file, verdict.line) == ("train.py", 7)
 
 
 @pytest.mark.parametrize(
-    ("calls", "told"), [((90, 10), " At train.py:1."), ((60, 40), " Mostly at train.py:1."), ((40, 35, 25), "")]
+    ("calls", "told"), [((90, 10), ", at train.py:1"), ((60, 40), ", mostly at train.py:1"), ((40, 35, 25), "")]
 )
 def test_a_line_without_half_of_the_op_is_not_told_as_its_line(calls: tuple[int, ...], told: str) -> None:
     at, events = 0, list[Event]()
@@ -542,7 +542,19 @@ def test_a_line_without_half_of_the_op_is_not_told_as_its_line(calls: tuple[int,
         at += us
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 100), *events, with_stack=1))
     assert (verdict.file, verdict.line) == ("train.py", 1)
-    assert f"aten::mul takes most, 100 µs.{told} Python calls" in str(verdict)
+    assert f"aten::mul takes most, 100 µs{told}. Python calls" in str(verdict)
+
+
+def test_the_first_sentence_says_mostly_once() -> None:
+    def said(*pieces: str, where: tuple[Span, ...] = (Span(text=", mostly at "), code("train.py:7"))) -> str:
+        text = [Span(text=piece, style="code" if piece.startswith("f") else "") for piece in pieces]
+        return "".join(span.text for span in with_place(text, where))
+
+    assert said("It waits, mostly in ", "f", ". Then it runs.") == "It waits, mostly in f, at train.py:7. Then it runs."
+    assert said("It waits in ", "f", ". Then it runs.") == "It waits in f, mostly at train.py:7. Then it runs."
+    assert said("It waits.") == "It waits, mostly at train.py:7."
+    assert said("It waits in ", "f") == "It waits in f, mostly at train.py:7."
+    assert said("It waits.", where=()) == "It waits."
 
 
 def test_shares_of_cpu_ops_are_those_of_the_table() -> None:
