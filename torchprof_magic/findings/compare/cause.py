@@ -52,33 +52,35 @@ def cause_of(tables: Mapping[str, Table], difference_ns: float) -> Cause | None:
     if most < _LEAST_SHARE:
         return None
     title = next(each for each, row in tops.items() if _share(tables[each], row, difference_ns) >= _NEARLY * most)
-    first, table = tops[title], tables[title]
-    share = _share(table, first, difference_ns)
-    for following in _rows(table, difference_ns)[1:2].iter_rows(named=True):
-        if share < _NEARLY and _share(table, following, difference_ns) >= _LEAST_NEXT * share:
-            return Cause(title, _words_of_both(title, table, (first, following), difference_ns))
-    return Cause(title, _words(title, table, first))
+    table, row = tables[title], tops[title]
+    return _with_next(title, table, row, difference_ns) or Cause(title, _words(title, table, row))
 
 
 def new_or_gone(tables: Mapping[str, Table], step_ns: float, difference_ns: float = 0) -> Cause | None:
     """Return the row with most of what only one of the runs does; None below a twentieth of the typical step.
 
     It is there whatever the steps are, also where these vary so much that their change may be chance. Beside it stands
-    the row that makes more of the difference of the typical steps, where that is given and there is one.
+    what else makes a large part of the difference of the typical steps, where that is given.
     """
     alone = {title: only_of_one(tables[title]) for title in _KINDS if title in tables}
     for title, table in alone.items():
         tops = [row for row in (_top(table, 1.0), _top(table, -1.0)) if row is not None]
         row = max(tops, key=lambda each: abs(float(each[str(table.sort_by)])), default=None)
         if row is not None and abs(float(row[str(table.sort_by)])) >= _LEAST_ALONE * step_ns:
-            is_new = row["status"] == "new"
-            largest = _top(tables[title], difference_ns)
-            if largest is not None and largest != row and row[str(table.sort_by)] * difference_ns > 0:
-                return Cause(title, _words_of_both(title, table, (largest, row), difference_ns))
-            time = time_or_zero(row[str(table.sort_by).replace("delta", "after" if is_new else "before")])
-            word = "New" if is_new else "Gone"
-            return Cause(title, f"{word}: {_KINDS[title]} {_name(row)}, {time} per step.")
+            return _with_next(title, tables[title], row, difference_ns) or Cause(title, _words_alone(title, table, row))
     return None
+
+
+def _with_next(title: str, table: Table, row: Mapping[str, Any], difference_ns: float) -> Cause | None:
+    """Return a row and the largest other one, in their order; None if it makes nearly all, or the other little."""
+    rows = _rows(table, difference_ns)
+    other = next((each for each in rows[:2].iter_rows(named=True) if each != row), None)
+    own = _share(table, row, difference_ns) if difference_ns else 0
+    share = _share(table, other, difference_ns) if other is not None else 0
+    if other is None or own <= 0 or share < _LEAST_NEXT * own or share <= own >= _NEARLY:
+        return None
+    both = (row, other) if own >= share else (other, row)
+    return Cause(title, _words_of_both(title, table, both, difference_ns))
 
 
 def only_of_one(table: Table) -> Table:
@@ -112,6 +114,12 @@ def _words(title: str, table: Table, row: Mapping[str, Any]) -> str:
     before, after = (time_or_zero(row[main.replace("delta", side)]) for side in ("before", "after"))
     times = {"new": after, "gone": before}.get(str(row.get("status")), f"{before} → {after}")
     return f"Mostly {_called(title, row)}: {times} per step."
+
+
+def _words_alone(title: str, table: Table, row: Mapping[str, Any]) -> str:
+    word, side = ("New", "after") if row["status"] == "new" else ("Gone", "before")
+    time = time_or_zero(row[str(table.sort_by).replace("delta", side)])
+    return f"{word}: {_KINDS[title]} {_name(row)}, {time} per step."
 
 
 def _words_of_both(

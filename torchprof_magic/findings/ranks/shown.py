@@ -143,17 +143,18 @@ def timeline_view(job: Job) -> Slices:
 
 
 def _longest_wait(job: Job, least: int) -> str:
-    """Return for whom the others wait longest, in which collective, and until when in the picture that begins there."""
+    """Return what the others wait for a rank, in which collective most, and until when in a picture from ``least``."""
     waits = job.collectives.filter(pl.col("wait_ns") > 0).sort("wait_ns", descending=True)
     if waits.height == 0:
         return ""
     row = waits.row(0, named=True)
-    others = "the others wait" if row["ranks"] > 2 else "the other one waits"  # noqa: PLR2004 - two ranks
+    several = row["ranks"] > 2  # noqa: PLR2004 - two ranks
+    others, together = ("the others wait", " together") if several else ("the other one waits", "")
     whole_ns = int(waits.filter(pl.col("last_rank") == row["last_rank"])["wait_ns"].sum())
     in_all = " in all steps" if waits["step"].n_unique() > 1 else ""
     return (
-        f"For rank {row['last_rank']} {others} longest in {code_of(row['name'])}, until "
-        f"{format_ns(row['start_ns'] - least)}: {format_ns(row['wait_ns'])} of {format_ns(whole_ns)}{in_all}."
+        f"For rank {row['last_rank']} {others} {format_ns(whole_ns)}{together}{in_all}, {format_ns(row['wait_ns'])} of "
+        f"it in {code_of(row['name'])}, until {format_ns(row['start_ns'] - least)}."
     )
 
 

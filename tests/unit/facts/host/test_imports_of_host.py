@@ -89,7 +89,8 @@ def test_what_a_device_waits_for_during_an_import_is_initialisation_with_its_lin
     trace = noted(make_trace(STEP, *events), ("sqlite3", None, 3, 2_000, 80_000))
     verdict = find_verdict(trace)
     assert (verdict.kind, verdict.name, verdict.line) == ("initialisation", "import sqlite3", 3)
-    assert "80 ms of 100 ms per step (80 %) for initialisation: imports, mostly in import sqlite3, at train.py:3." in str(verdict)
+    why = "for initialisation: imports, mostly in import sqlite3, at train.py:3."
+    assert f"80 ms of 100 ms per step (80 %) {why}" in str(verdict)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,9 @@ def test_a_line_that_explains_as_much_as_any_op_is_named_first_with_its_text() -
     cause = cause_of({"Ops": ops, "Lines": lines}, 4 * MS)
     # The op makes 4 of 4 ms, and the line 3, which is less than four fifths of that.
     assert cause == ("Ops", "Mostly op aten::mm: 5 ms → 9 ms per step.")
-    cause = cause_of({"Ops": replace(ops, frame=ops.frame.with_columns(delta_ns=3 * MS)), "Lines": lines}, 4 * MS)
+    cause = cause_of(
+        {"Ops": replace(ops, frame=ops.frame.with_columns(delta_ns=pl.lit(3 * MS, pl.Int64))), "Lines": lines}, 4 * MS
+    )
     assert cause == ("Lines", "Mostly line 9, time.sleep(0.003), which is new: 3 ms per step.")
 
 
@@ -66,7 +68,7 @@ def test_two_rows_that_make_the_change_together_are_both_told_the_largest_first(
         assert cause.words.startswith("Mostly op aten::mm: 1 ms")
 
 
-def test_what_is_new_is_told_after_what_makes_more_of_the_change() -> None:
+def test_what_is_new_is_told_with_what_makes_as_much_of_the_change() -> None:
     lines = table([14], [19], line=[3], source=["loss = net(x)"], file=["cell"]).frame
     new = table([0], [4], "new", line=[12], source=["sleep(4)"], file=["cell"])
     tables = {"Lines": replace(new, frame=pl.concat([lines, new.frame]))}
@@ -74,6 +76,13 @@ def test_what_is_new_is_told_after_what_makes_more_of_the_change() -> None:
         "Largest changes: line 3, loss = net(x), +5 ms, and line 12, sleep(4), which is new, +4 ms: 90 % of the change."
     )
     assert new_or_gone(tables, 20 * MS, 10 * MS) == ("Lines", said)
+    # What is new comes first where it makes more, and alone where the other makes less than a fifth of it.
+    less = replace(new, frame=pl.concat([lines.with_columns(delta_ns=pl.lit(3 * MS, pl.Int64)), new.frame]))
+    cause = new_or_gone({"Lines": less}, 20 * MS, 10 * MS)
+    assert cause is not None
+    assert cause.words.startswith("Largest changes: line 12, sleep(4), which is new, +4 ms, and line 3, ")
+    little = replace(new, frame=pl.concat([lines.with_columns(delta_ns=pl.lit(MS // 2, pl.Int64)), new.frame]))
+    assert new_or_gone({"Lines": little}, 20 * MS, 10 * MS) == ("Lines", "New: line 12, sleep(4), 4 ms per step.")
     # Two rows can make more than the steps changed by, where others went the other way.
     assert new_or_gone(tables, 20 * MS, 8 * MS) == ("Lines", said.replace("90 %", "all"))
     # What is new explains no step that became shorter, and alone it is told as before.

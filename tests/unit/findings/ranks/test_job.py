@@ -73,8 +73,9 @@ def test_the_timeline_begins_with_the_rank_that_is_late(tmp_path: Path) -> None:
     # Its collectives, of which it does not wait in any, are in its second lane.
     assert set(view.frame.filter(pl.col("lane") == 1)["note"]) == {"comes last"}
     # The three others wait for 200 us each, in each of the three steps.
-    assert view.answer.startswith("For rank 2 the others wait longest in `all_reduce`, until ")
-    assert view.answer.endswith(": 600 µs of 1.80 ms in all steps.")
+    assert view.answer.startswith(
+        "For rank 2 the others wait 1.80 ms together in all steps, 600 µs of it in `all_reduce`, until "
+    )
 
 
 def long_step(number: int, late_us: float) -> list[Event]:
