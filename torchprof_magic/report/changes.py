@@ -22,6 +22,7 @@ from torchprof_magic.findings.compare.change_words import (
     change_times,
     change_title,
     largest_change,
+    of_recorded,
     recorded_words,
 )
 from torchprof_magic.findings.compare.changes import Runs, code_change
@@ -117,7 +118,9 @@ class Changes(HasTables[Runs]):
     @cached_property
     def answer(self) -> str:
         """What makes most of the change, and which waiting changed for sure; empty if nothing is more than noise."""
-        most = self._cause.words if self._cause is not None else ""
+        before_ns, after_ns = (sample.step_ns for sample in self._samples)
+        words = self._cause.words if self._cause is not None else ""
+        most = of_recorded(words, self.change, before_ns, after_ns)
         if not most and self.change.basis in ("steps", "waits"):
             most = largest_change(next(iter(self.largest.values())), self.change.ratio)
         waiting = phase_words(sure_phases(self.before, self.after))

@@ -129,7 +129,7 @@ def _words_of_both(
     sign = "+" if difference_ns > 0 else "−"
     both = ", and ".join(f"{_called(title, row)}, {sign}{time_or_zero(abs(row[str(table.sort_by)]))}" for row in rows)
     share = sum(_share(table, row, difference_ns) for row in rows)
-    return f"Largest changes: {both}: {format_ratio(share) if share < 1 else 'all'} of the change."
+    return f"Largest changes are {both}: {format_ratio(share) if share < 1 else 'all'} of the change."
 
 
 def _called(title: str, row: Mapping[str, Any]) -> str:

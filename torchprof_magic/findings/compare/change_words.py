@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SIGNS = {"faster": "▼", "slower": "▲", "unclear": "≈"}
 # The machine or its load changed if what both runs do took this much longer or shorter.
 NOTED_DRIFT = 0.05
+# What changed so many times as much is another change.
+MOST_APART = 1.5
 # A change from this share on is told, also where it is not clear.
 NOTED_CHANGE = 0.05
 
@@ -170,6 +172,17 @@ def recorded_words(before_ns: float, after_ns: float, cause: str) -> str:
     if math.isnan(before_ns) or math.isnan(after_ns):
         return f"{what} of the recorded steps."
     return f"{what} of the recorded steps: {format_ns(before_ns)} → {format_ns(after_ns)}."
+
+
+def of_recorded(words: str, change: RunChange, before_ns: float, after_ns: float) -> str:
+    """Return what made a change, with the recorded steps where these changed far more or less than the title says."""
+    said_ns, recorded_ns = change.after_ns - change.before_ns, after_ns - before_ns
+    if not words or not change.is_plain or not min(before_ns, after_ns) > 0:
+        return words
+    if said_ns and 1 / MOST_APART <= recorded_ns / said_ns <= MOST_APART:
+        return words
+    times = f"{format_ns(before_ns)} → {format_ns(after_ns)}"
+    return f"In the recorded steps ({times}), {words[0].lower()}{words[1:]}"
 
 
 def _plainly(change: RunChange) -> str:

@@ -538,9 +538,10 @@ export function WaitLine({ report, moves, range }: HostProps) {
       {name} {isHardly ? "hardly idles: " : "idles "}
       {!isExact && isFinal && "about "}
       <strong>{isPart ? ofWhole(whole, whole + busy) : unbroken(formatNs(whole))}</strong> {where}
-      {main !== undefined && !isHardly && (
+      {main !== undefined && (!isHardly || main.ns > whole / 2) && (
         <span data-tp-part={main.cause}>
-          , {unbroken(formatNs(main.ns))} of it for <strong>{main.cause}</strong>
+          , {isHardly ? "mostly" : `${unbroken(formatNs(main.ns))} of it`} for{" "}
+          <strong>{main.cause}</strong>
         </span>
       )}
       .

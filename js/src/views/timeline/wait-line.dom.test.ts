@@ -59,12 +59,18 @@ it("says of the idle time of a device the one cause that has most of it", () => 
   );
 });
 
-it("says that a device hardly idles, and no cause, below a tenth of the time", () => {
+it("says that a device hardly idles, and a cause only of most of it, below a tenth of the time", () => {
   // 1.9 of 19 ms are a tenth, and 1.8 of 18.9 are less.
   const of = (idle: number) =>
     saidOf(SLICES_VIEW, [device("busy", 0, 17.1), device("idle", 17.1, idle, "op dispatch")]);
   expect(of(1.9)).toBe(
     "The device idles 1.90 ms in the whole recording, 1.90 ms of it for op dispatch.",
   );
-  expect(of(1.8)).toBe("The device hardly idles: 1.80 ms in the whole recording.");
+  expect(of(1.8)).toBe(
+    "The device hardly idles: 1.80 ms in the whole recording, mostly for op dispatch.",
+  );
+  const halves = [device("busy", 0, 17.1), device("idle", 17.1, 0.9, "op dispatch")];
+  expect(saidOf(SLICES_VIEW, [...halves, device("idle", 18, 0.9, "Python between ops")])).toBe(
+    "The device hardly idles: 1.80 ms in the whole recording.",
+  );
 });

@@ -59,7 +59,7 @@ def test_what_is_new_or_gone_is_told_where_the_change_of_the_steps_may_be_chance
 def test_two_rows_that_make_the_change_together_are_both_told_the_largest_first() -> None:
     # 6 of 10 ms are less than four fifths, and 3 ms are more than a fifth of 6: together 90 %.
     ops = table([1, 1], [7, 4], name=["aten::mm", "aten::add"])
-    said = "Largest changes: op aten::mm, +6 ms, and op aten::add, +3 ms: 90 % of the change."
+    said = "Largest changes are op aten::mm, +6 ms, and op aten::add, +3 ms: 90 % of the change."
     assert cause_of({"Ops": ops}, 10 * MS) == ("Ops", said)
     # 8 of 10 ms are enough, and 1 ms beside 6 is not worth a word.
     for after in ([9, 4], [7, 2]):
@@ -72,15 +72,14 @@ def test_what_is_new_is_told_with_what_makes_as_much_of_the_change() -> None:
     lines = table([14], [19], line=[3], source=["loss = net(x)"], file=["cell"]).frame
     new = table([0], [4], "new", line=[12], source=["sleep(4)"], file=["cell"])
     tables = {"Lines": replace(new, frame=pl.concat([lines, new.frame]))}
-    said = (
-        "Largest changes: line 3, loss = net(x), +5 ms, and line 12, sleep(4), which is new, +4 ms: 90 % of the change."
-    )
+    both = "line 3, loss = net(x), +5 ms, and line 12, sleep(4), which is new, +4 ms"
+    said = f"Largest changes are {both}: 90 % of the change."
     assert new_or_gone(tables, 20 * MS, 10 * MS) == ("Lines", said)
     # What is new comes first where it makes more, and alone where the other makes less than a fifth of it.
     less = replace(new, frame=pl.concat([lines.with_columns(delta_ns=pl.lit(3 * MS, pl.Int64)), new.frame]))
     cause = new_or_gone({"Lines": less}, 20 * MS, 10 * MS)
     assert cause is not None
-    assert cause.words.startswith("Largest changes: line 12, sleep(4), which is new, +4 ms, and line 3, ")
+    assert cause.words.startswith("Largest changes are line 12, sleep(4), which is new, +4 ms, and line 3, ")
     little = replace(new, frame=pl.concat([lines.with_columns(delta_ns=pl.lit(MS // 2, pl.Int64)), new.frame]))
     assert new_or_gone({"Lines": little}, 20 * MS, 10 * MS) == ("Lines", "New: line 12, sleep(4), 4 ms per step.")
     # Two rows can make more than the steps changed by, where others went the other way.

@@ -10,6 +10,7 @@ from torchprof_magic.findings.compare.change_words import (
     change_numbers,
     change_title,
     largest_change,
+    of_recorded,
 )
 from torchprof_magic.findings.compare.run_change import RunChange
 from torchprof_magic.findings.compare.work_change import WAITING, WorkChange
@@ -103,3 +104,13 @@ def test_the_largest_change_is_a_sentence() -> None:
     assert largest_change(changes, 0.8) == "Largest change: aten::add, 500 ns → 400 ns per step on the host."
     assert largest_change(replace(changes, frame=frame.clear()), 1.2) == ""
     assert largest_change(replace(changes, frame=frame.with_columns(delta_ns=0)), 1.2) == ""
+
+
+def test_what_made_a_change_has_the_recorded_steps_where_these_changed_far_more_or_less_than_the_title_says() -> None:
+    plain = replace(BY_STEPS, is_plain=True, before_ns=13_500_000, after_ns=25_300_000)  # 11.8 ms more
+    words = "Mostly line 3, loss = f(x): 9.93 ms → 36.7 ms per step."
+    of = "In the recorded steps (12.4 ms → 48 ms), mostly line 3, loss = f(x): 9.93 ms → 36.7 ms per step."
+    assert of_recorded(words, plain, 12_400_000, 48_000_000) == of
+    assert of_recorded(words, plain, 20_000_000, 34_000_000) == words  # 14 ms more
+    assert of_recorded(words, replace(plain, is_plain=False), 12_400_000, 48_000_000) == words
+    assert of_recorded("", plain, 12_400_000, 48_000_000) == ""
