@@ -91,6 +91,7 @@ class WaitWatch:
         self._task: weakref.ref[asyncio.Task[Any]] | None = None
         self._due_ns = 0
         self._has_waited: bool | None = None  # the step before; None where nothing is known of that
+        self._late_s = LATE_S
         self._is_on = False
         self._is_running = False
         self._looking, self._wake, self._done = allocate_lock(), allocate_lock(), allocate_lock()
@@ -116,6 +117,8 @@ class WaitWatch:
     def note_share(self, dur_ns: int, other_ns: int) -> None:
         """Note for how long the step that has just ended waited or collected garbage, of all its time."""
         self._has_waited = other_ns >= max(LEAST_SHARE * dur_ns, LEAST_WAIT_NS)
+        # Often enough to see a wait as long as that, and twice if it looks just before.
+        self._late_s = min(max(other_ns / 2e9, SOON_S), LATE_S)
 
     def end_step(self) -> None:
         """Note the wait that has just ended, and look no more."""
@@ -167,7 +170,7 @@ class WaitWatch:
 
     def _run(self) -> None:
         """Look at the other thread until no step is recorded."""
-        pause_s, most_s = (SOON_S, LATE_S) if self._has_waited else (FIRST_S, RARELY_S)
+        pause_s, most_s = (SOON_S, self._late_s) if self._has_waited else (FIRST_S, RARELY_S)
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             while self._is_running:
@@ -177,7 +180,7 @@ class WaitWatch:
                     if not self._is_on:
                         self._leave()
                     elif self._look_again():
-                        pause_s, most_s = SOON_S, LATE_S
+                        pause_s, most_s = SOON_S, self._late_s
                     else:
                         pause_s = min(pause_s * 2, most_s)
         except Exception as exc:  # noqa: BLE001 - nobody else would hear of it

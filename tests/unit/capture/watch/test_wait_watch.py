@@ -159,6 +159,14 @@ def test_nobody_looks_where_the_step_before_did_not_wait(watch: WaitWatch) -> No
     watch.end_step()
 
 
+@pytest.mark.parametrize(("waited_ms", "look_each_ms"), [(1, 1), (4, 2), (12, 6), (300, 10)])
+def test_a_wait_as_long_as_that_of_the_step_before_is_looked_for_twice(
+    watch: WaitWatch, waited_ms: int, look_each_ms: int
+) -> None:
+    watch.note_share(1_000 * 1_000_000, waited_ms * 1_000_000)
+    assert watch._late_s == pytest.approx(look_each_ms / 1000)
+
+
 def test_the_thread_that_looks_is_unknown_to_threading_and_ends(watch: WaitWatch) -> None:
     alive, threads = threading.enumerate(), _thread._count()
     watch.begin_step()
