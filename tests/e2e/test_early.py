@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from amount import thorough
 from driver import Lab, open_tab, screenshot, write_notebook
 from playwright.sync_api import Locator, expect
 
@@ -106,6 +107,7 @@ def test_the_whole_report_can_be_asked_by_then(lab: Lab) -> None:
     assert "part_failed" not in lab.page.get_by_text("FACTS").last.inner_text()
 
 
+@thorough
 def test_advice_at_its_line_is_tried_in_the_page(lab: Lab) -> None:
     lab.wait_until_idle()
     report = report_of(lab)
