@@ -135,8 +135,9 @@ def test_the_number_of_a_line_leads_to_the_line_in_the_cell(lab: Lab) -> None:
 
 
 def test_a_report_is_in_sight_when_a_short_loop_has_ended(lab: Lab) -> None:
-    lab.wait_until_idle()
     report = report_of(lab, cell=3)
+    expect(report).to_have_count(1, timeout=120_000)
     report.evaluate("(report) => report.closest('.jp-Cell').scrollIntoView()")
     expect(report).to_be_visible()
+    expect(report.locator(".tp-progress")).to_have_count(0, timeout=60_000)
     expect(report).to_have_attribute("data-tp-ready", "true")
