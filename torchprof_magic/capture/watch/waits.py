@@ -90,7 +90,8 @@ class WaitWatch:
         self._files: list[int] = []
         self._task: weakref.ref[asyncio.Task[Any]] | None = None
         self._due_ns = 0
-        self._has_waited: bool | None = None  # the step before; None where nothing is known of that
+        # In the step before, or in this one so far; None where nothing is known of that.
+        self._has_waited: bool | None = None
         self._late_s = LATE_S
         self._is_on = False
         self._is_running = False
@@ -108,8 +109,13 @@ class WaitWatch:
                 self._open_clocks()
                 self._wake.acquire(blocking=False)
                 self._done.acquire(blocking=False)
-                start_new_thread(self._run, ())
-                self._is_running = True
+                self._is_running = True  # before the thread asks
+                try:
+                    start_new_thread(self._run, ())
+                except RuntimeError:
+                    self._is_running = False
+                    self._close_clocks()
+                    raise
             self._last, self._open = self._look()._replace(queued_ns=self._queued_ns()), None
             self._began_ns = self._next_look_ns = self._last.now_ns
             self._is_on = True
@@ -117,7 +123,7 @@ class WaitWatch:
     def note_share(self, dur_ns: int, other_ns: int) -> None:
         """Note for how long the step that has just ended waited or collected garbage, of all its time."""
         self._has_waited = other_ns >= max(LEAST_SHARE * dur_ns, LEAST_WAIT_NS)
-        # Often enough to see a wait as long as that, and twice if it looks just before.
+        # Often enough to look twice during one wait as long as that.
         self._late_s = min(max(other_ns / 2e9, SOON_S), LATE_S)
 
     def end_step(self) -> None:
@@ -170,7 +176,7 @@ class WaitWatch:
 
     def _run(self) -> None:
         """Look at the other thread until no step is recorded."""
-        pause_s, most_s = (SOON_S, self._late_s) if self._has_waited else (FIRST_S, RARELY_S)
+        pause_s = SOON_S if self._has_waited else FIRST_S
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             while self._is_running:
@@ -180,9 +186,10 @@ class WaitWatch:
                     if not self._is_on:
                         self._leave()
                     elif self._look_again():
-                        pause_s, most_s = SOON_S, self._late_s
+                        self._has_waited, pause_s = True, SOON_S
                     else:
-                        pause_s = min(pause_s * 2, most_s)
+                        # What is known of the step before can be news, where this thread goes on from step to step.
+                        pause_s = min(pause_s * 2, self._late_s if self._has_waited else RARELY_S)
         except Exception as exc:  # noqa: BLE001 - nobody else would hear of it
             with self._looking:
                 self._leave()

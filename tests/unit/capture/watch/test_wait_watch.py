@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from torchprof_magic.capture.parts import Parts
+from torchprof_magic.capture.parts import WAITS, Parts
 from torchprof_magic.capture.problems import ProblemLog
-from torchprof_magic.capture.watch import running_lines
+from torchprof_magic.capture.watch import running_lines, waits
 from torchprof_magic.capture.watch.calls_of_lines import name_of_call
 from torchprof_magic.capture.watch.waits import EXPLICIT, LOOK_AGAIN, WaitWatch
 
@@ -167,6 +167,31 @@ def test_a_wait_as_long_as_that_of_the_step_before_is_looked_for_twice(
     assert watch._late_s == pytest.approx(look_each_ms / 1000)
 
 
+def test_the_step_that_ends_says_how_often_the_next_is_looked_at_also_where_nothing_was_known_before(
+    watch: WaitWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(watch, "_look_again", lambda: False)  # it has not waited so far
+
+    def acquire(blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as of a lock
+        if blocking:
+            pauses.append(timeout)
+            time.sleep(0.001)
+        return False
+
+    def pauses_from(first: int) -> list[float]:
+        while len(pauses) < first + 8:
+            sum(range(1_000))
+        return pauses[first : first + 8]
+
+    watch._wake = SimpleNamespace(acquire=acquire, locked=lambda: False)  # type: ignore[assignment]
+    watch.begin_step()
+    assert max(pauses_from(0)) >= 0.1
+    watch.note_share(20_000_000, 4_000_000)
+    assert max(pauses_from(len(pauses) + 1)) <= 0.002
+    watch.end_step()
+
+
 def test_the_thread_that_looks_is_unknown_to_threading_and_ends(watch: WaitWatch) -> None:
     alive, threads = threading.enumerate(), _thread._count()
     watch.begin_step()
@@ -196,6 +221,38 @@ def test_no_frame_of_the_user_is_kept(watch: WaitWatch) -> None:
     function()
     assert gone.is_set()
     watch.end_step()
+
+
+def test_a_thread_that_begins_at_once_looks_as_one_that_begins_later(
+    watch: WaitWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(function: Callable[..., object], arguments: tuple[object, ...]) -> int:
+        number = _thread.start_new_thread(function, arguments)
+        time.sleep(0.05)
+        return number
+
+    monkeypatch.setattr(waits, "start_new_thread", start)
+    watch.begin_step()
+    time.sleep(0.05)
+    watch.end_step()
+    assert [watch.sites[place - 1].call for place in watch.take([])[2::3]] == ["time.sleep"]
+
+
+def test_where_no_thread_can_be_started_nothing_stays_open_and_it_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    problems = ProblemLog()
+    parts = Parts(problems)
+    watch = WaitWatch(parts)
+    monkeypatch.setattr(waits, "start_new_thread", start)
+    parts.run(WAITS, watch.begin_step)
+    watch.end_step()
+    began_s = time.monotonic()
+    watch.end()
+    assert time.monotonic() - began_s < 0.2  # it waits for no thread
+    assert watch._files == []
+    assert [problem.code for problem in problems.as_tuple()] == ["capture.part_failed"]
 
 
 def test_a_failure_of_the_thread_is_a_problem_and_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
