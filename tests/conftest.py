@@ -168,6 +168,15 @@ def _what_was_there_before_is_left_out() -> None:
     _leave_out_what_is_there()
 
 
+@pytest.fixture(autouse=True)
+def _garbage_is_collected_after_each_test() -> Iterator[None]:
+    """Fail what leaves Python's collection of garbage off, for all tests that follow, as for all cells of a user."""
+    yield
+    was_on = gc.isenabled()
+    gc.enable()
+    assert was_on, "garbage is not collected any more"
+
+
 @pytest.fixture(scope="session")
 def traces() -> Path:
     folder = os.environ.get("TORCHPROF_TRACES")

@@ -19,7 +19,7 @@ _EVENT = "pre_run_cell"
 class Idle:
     """Calls functions when the kernel has nothing else to do, and at the latest before its next cell runs.
 
-    Without a kernel's event loop, it calls them at once.
+    Without a kernel, whose event loop runs on between cells, it calls them at once.
     """
 
     def __init__(self, shell: InteractiveShell) -> None:
@@ -39,9 +39,12 @@ class Idle:
         """Call ``work``, which must not raise, when nobody waits for it."""
         self._waiting.append(work)
         try:
-            asyncio.get_running_loop().call_later(DELAY_S, self.catch_up)
+            if getattr(self._shell, "kernel", None) is not None:  # others run a loop for one cell at a time
+                asyncio.get_running_loop().call_later(DELAY_S, self.catch_up)
+                return
         except RuntimeError:
-            self.catch_up()
+            pass
+        self.catch_up()
 
     def catch_up(self, *_: object) -> None:
         """Call what waits."""

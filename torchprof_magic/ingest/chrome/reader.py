@@ -31,6 +31,7 @@ from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.overlaps import count_overlaps
 from torchprof_magic.model.rows import with_series
 from torchprof_magic.model.trace import EVENTS_SCHEMA, Trace, no_rows
+from torchprof_magic.system.process.garbage import without_collections
 
 if TYPE_CHECKING:
     import os
@@ -82,9 +83,10 @@ def _shifted(progress: Progress | None, done: int, total: int) -> Callable[[int]
 def _read_part(source: Source, findings: Findings, report: Callable[[int], None]) -> _Part:
     text = EventText(read_blocks(source, findings), findings, report)
     builder = ColumnBuilder(findings)
-    for events in text:
-        _add(builder, text, events)
-        del events  # the next batch then takes its place in memory
+    with without_collections():
+        for events in text:
+            _add(builder, text, events)
+            del events  # the next batch then takes its place in memory
     columns = with_autograd_rows(cleaned(builder.finish(), findings), findings)
     columns = device_work.without_copies(device_work.with_device_work(with_overloads(columns)), findings)
     counters = with_devices(columns.counters, columns.places, columns.process_names)

@@ -19,7 +19,6 @@ from torchprof_magic.ingest.json.salvage import Commas, Salvager, salvaged
 from torchprof_magic.ingest.json.schema import COUNTER, NO_RAW, CounterEvent, Event, ExactEvent, Head, HostEvent
 from torchprof_magic.model.errors import IngestError, NotATraceError
 from torchprof_magic.model.problems import PROBLEMS
-from torchprof_magic.system.process.garbage import without_collections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,12 +79,11 @@ class EventText:
     def __iter__(self) -> Iterator[list[Event]]:
         is_bare = self._enter_list()
         has_entries = has_events = False
-        with without_collections():
-            while (batch := self._next_batch()) is not None:
-                has_events = has_events or any(event.ph for event in batch)
-                has_entries = has_entries or bool(batch)
-                yield batch
-                del batch
+        while (batch := self._next_batch()) is not None:
+            has_events = has_events or any(event.ph for event in batch)
+            has_entries = has_entries or bool(batch)
+            yield batch
+            del batch
         has_entries = has_entries or "chrome.not_an_event" in self._findings.counts
         if has_entries and not has_events and (is_bare or self._beginning.lstrip().startswith(b"{")):
             raise NotATraceError(kind_of_list(self._beginning))

@@ -13,6 +13,7 @@ from bad_files.packing import BOMB
 from support import allocation, annotation, chrome, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.ingest import read_chrome
+from torchprof_magic.ingest.chrome.spans import ColumnBuilder
 from torchprof_magic.ingest.json import blocks
 from torchprof_magic.loading import load
 from torchprof_magic.model.errors import IngestError, NotATraceError
@@ -379,6 +380,20 @@ def test_what_progress_raises_stops_the_reading_at_once(monkeypatch: pytest.Monk
         read_chrome([many(1000)], progress=cancel)
     assert [done for done, _ in calls] == [10_000, 20_000, 30_000]
     assert gc.isenabled()
+
+
+def test_garbage_is_collected_again_also_while_somebody_keeps_the_error_that_ended_the_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        assert not gc.isenabled()
+        raise MemoryError
+
+    monkeypatch.setattr(ColumnBuilder, "add", fail)
+    with pytest.raises(MemoryError) as kept:
+        read_chrome([many(10)])
+    assert gc.isenabled()
+    assert kept.tb.tb_next is not None  # with the frame of the reader, as in sys.last_traceback
 
 
 def test_an_allocation_written_as_an_event_with_a_duration_is_an_allocation() -> None:
