@@ -7,9 +7,7 @@ TORCH  := torch==2.13.0
 # Of what is installed, most is never imported. What the tests import is compiled on all cores afterwards.
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 COMPILE = $(BIN)/python -m compileall -q -j 0 -x '/tests/'
-# Two more than cores, because tests wait for kernels and browsers to start. Long files come first in the tree.
-PYTEST  = $(BIN)/python -m pytest -n $$($(BIN)/python -c 'import os; print(2 + (os.cpu_count() or 1))') \
-          --dist loadfile --no-loadscope-reorder --durations=40
+PYTEST  = $(BIN)/python scripts/run_tests.py
 FRONT  := $(shell find js/src widgets js/scripts -type f 2>/dev/null) js/package.json torchprof_magic/render/palette.json
 # The redirection makes older versions of make start a shell, which `command` is built into.
 NODE   := $(if $(shell command -v npm 2>/dev/null),,$(VENV)/.node)
