@@ -94,7 +94,8 @@ def test_a_report_in_a_frame_fills_the_screen_where_the_frame_may(
     with hosted(browser, tmp_path, "colab", report, viewport=WINDOW) as shown:
         shown.page.evaluate("document.querySelector('iframe').allow = 'fullscreen *'")
         # The permission is read when the page of the frame is loaded.
-        shown.frame.evaluate("location.reload()")
+        with shown.page.expect_event("framenavigated"):
+            shown.frame.evaluate("setTimeout(() => location.reload())")
         shown.report.wait_for()
         before = height_of(shown.report)
         shown.report.get_by_role("button", name="Fill the window (M)").click()
