@@ -1,4 +1,4 @@
-"""What cycles with shapes, memory, stacks and lines may cost, and what they did, measured while the loop runs."""
+"""What the cycles of times and of details may cost, and what they did, measured while the loop runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.model.units import counted, enumerated, format_ns
 from torchprof_magic.options import DETAILS, asked_for
+from torchprof_magic.system.process.memory import heap_bytes
 
 if TYPE_CHECKING:
     from torchprof_magic.capture.problems import ProblemLog
@@ -32,8 +33,6 @@ MEMORY_RATIO = 2.7
 # 3 us on a quiet machine and up to 60 us where others want its cores.
 _EVENT_BYTES = 270
 _CALL_NS = (3_000.0, 60_000.0)
-
-
 # While it records, torch allocates so many bytes for an event: 204 to 226 in eight programs.
 RECORDED_BYTES = 215
 # Ending a recording takes torch so many times as long as recording it made the steps longer: 5.6 to 7.2 times for five
@@ -42,13 +41,39 @@ RECORDED_BYTES = 215
 ENDING_RATIO = 6.0
 _EVENT_NS = (5_000.0, 20_000.0)
 _LEAST_RECORDED_NS = 300.0
-
-
 # What is left out, in this order.
 _LEFT_OUT = (
     ("stacks", "--stack", ("with_stack", "with_modules")),
     ("memory", "--memory", ("profile_memory",)),
 )
+
+
+class TimesReadings:
+    """How much longer the thread was busy in the steps of the times than in the one before, and what was allocated."""
+
+    def __init__(self) -> None:
+        self._usual_ns: int | None = None
+        self._longer_ns = 0
+        self._began_bytes: int | None = None
+
+    def note_warmup(self, busy_ns: int | None) -> None:
+        """Note how long the thread was busy in a step without the profiler; None if that is not known."""
+        self._usual_ns = busy_ns
+
+    def begin(self) -> None:
+        """Read what is allocated before a recording begins."""
+        self._began_bytes = heap_bytes()
+
+    def add_step(self, busy_ns: int | None) -> tuple[int, int] | None:
+        """Count a recorded step; return how much longer all were, in ns, and by how many bytes what is allocated grew.
+
+        None where either is not known.
+        """
+        now_bytes = heap_bytes()
+        if self._usual_ns is None or busy_ns is None or self._began_bytes is None or now_bytes is None:
+            return None
+        self._longer_ns += busy_ns - self._usual_ns
+        return self._longer_ns, now_bytes - self._began_bytes
 
 
 class DetailsCost:

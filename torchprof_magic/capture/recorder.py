@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from torchprof_magic.capture.budget import Budget
-from torchprof_magic.capture.details import MOST_BYTES, MOST_CALLS, DetailsCost
+from torchprof_magic.capture.details import MOST_BYTES, MOST_CALLS, DetailsCost, TimesReadings
 from torchprof_magic.capture.output.export import discard_execution_trace
 from torchprof_magic.capture.output.finished_cycles import Finished, FinishedCycles, options_of_cycle
 from torchprof_magic.capture.parts import (
@@ -49,7 +49,6 @@ from torchprof_magic.capture.watch.threads import OtherThreads
 from torchprof_magic.model.meta import STACKS_END_KEY, StepMark, TwoPass
 from torchprof_magic.model.units import counted
 from torchprof_magic.options import BUDGET_CALLS, DETAIL_WORDS, OPTIONS
-from torchprof_magic.system.process.memory import heap_bytes
 from torchprof_magic.system.process.python_warnings import warnings_to
 
 if TYPE_CHECKING:
@@ -138,9 +137,7 @@ class Recorder:
         self._budget = Budget(details, problems)
         self._cost = DetailsCost(problems, limit_s=details.budget_s, length=length) if is_auto else None
         self._asked = [*details.details, *(["lines"] if len(passes) > 2 else [])]  # noqa: PLR2004 - the third has lines
-        self._usual_busy_ns: int | None = None
-        self._longer_ns = 0
-        self._began_heap: int | None = None
+        self._times = TimesReadings()
         self._most_details: int | None = None
         self._left_ns: int | None = None
         self._later_steps = 0
@@ -264,7 +261,7 @@ class Recorder:
         self._fetch_ns = None if fetched_ns is None else max(fetched_ns - self._step_start_ns, 0)
         self._end_program_step(now_ns, is_recorded=self.is_recording)
         if self._cost is not None and self._action is Action.WARMUP and self.step > 0:  # as in _count_cost
-            self._usual_busy_ns = self._cpu_ns
+            self._times.note_warmup(self._cpu_ns)
             self._cost.note_warmup(now_ns - self._step_start_ns)
         self._toggle(self.pauses.left_out & _MARKED_BY, is_on=True)
         self._leave(now_ns, is_complete=is_complete)
@@ -532,14 +529,11 @@ class Recorder:
 
     def _end_dear_times(self) -> None:
         """End the cycle of times with this step if its steps cost so much that no other one is paid for."""
-        cost, usual_ns, began_bytes = self._cost, self._usual_busy_ns, self._began_heap
+        cost = self._cost
         if cost is None or self._action is not Action.RECORD or self.schedule.cycle(self.step) != 0:
             return
-        busy_ns, now_bytes = self._program.busy_ns(), heap_bytes()
-        if usual_ns is None or busy_ns is None or began_bytes is None or now_bytes is None:
-            return
-        self._longer_ns += busy_ns - usual_ns
-        if not cost.may_time_another(self._longer_ns, now_bytes - began_bytes, self.plain_step_ns, self.step):
+        more = self._times.add_step(self._program.busy_ns())
+        if more is not None and not cost.may_time_another(*more, self.plain_step_ns, self.step):
             self._absorb(0)
 
     def _end_dear_details(self) -> None:
@@ -657,7 +651,8 @@ class Recorder:
         self._program.begin_cycle(has_memory=options.profile_memory)
         self._parts.run(RANGES, self._ranges.begin)
         self._parts.run(PYTHON_PROFILER, self._python_profiler.look)
-        self._began_heap = self._parts.ask(LIMITS, heap_bytes, default=None) if self._cost is not None else None
+        if self._cost is not None:
+            self._parts.run(LIMITS, self._times.begin)
         engine.start()
         self._parts.run(PYTHON_PROFILER, self._python_profiler.note)
         self._parts.run(PYTHON_CALLS, self._begin_calls)
