@@ -1,26 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { COLORS } from "../../test/colors";
 import type { Boxes } from "../base/boxes";
 import { MERGED_ROW } from "../base/boxes";
 import { px } from "../base/units";
 import { CanvasView } from "./canvas-view";
-import type { Colors } from "./colors";
 import { FillTable } from "./fills";
 import { type FlameScene, paintFlame, ROW_PX } from "./flame-painter";
 import { TextCache } from "./text-cache";
-
-const COLORS: Colors = {
-  theme: "light",
-  background: [255, 255, 255],
-  text: [0, 0, 0],
-  muted: [90, 90, 90],
-  line: [220, 220, 220],
-  accent: [255, 0, 0],
-  warning: [200, 120, 0],
-  neutral: [200, 200, 200],
-  merged: [100, 100, 100],
-  uiFont: "sans-serif",
-  codeFont: "monospace",
-};
 
 // Row 0 fills the width; below it row 1 on the left, a merged run on the right.
 const BOXES: Boxes = {

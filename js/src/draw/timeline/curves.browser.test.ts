@@ -1,25 +1,12 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import { COLORS } from "../../../test/colors";
 import { MOST_LEVEL } from "../../base/measure";
 import { linearScale } from "../../base/scale";
 import { ns, px } from "../../base/units";
 import { curveOf } from "../../layout/curve";
 import { buildSliceIndex } from "../../layout/slice-index";
-import type { Colors } from "../colors";
 import { paintCounter, paintQueue, paintValue, yOfLevel } from "./curves";
 
-const COLORS: Colors = {
-  theme: "light",
-  background: [255, 255, 255],
-  text: [0, 0, 0],
-  muted: [90, 90, 90],
-  line: [220, 220, 220],
-  accent: [255, 0, 0],
-  warning: [200, 120, 0],
-  neutral: [200, 200, 200],
-  merged: [100, 100, 100],
-  uiFont: "sans-serif",
-  codeFont: "monospace",
-};
 const GUTTER = 20;
 const TOP = 10;
 const HEIGHT = 40;

@@ -1,24 +1,10 @@
 import { expect, it } from "vitest";
+import { COLORS } from "../../../test/colors";
 import { linearScale } from "../../base/scale";
 import { ns, px } from "../../base/units";
 import { buildSliceIndex } from "../../layout/slice-index";
-import type { Colors } from "../colors";
 import { FillTable } from "../fills";
 import { paintPhases } from "./phases";
-
-const COLORS: Colors = {
-  theme: "light",
-  background: [255, 255, 255],
-  text: [0, 0, 0],
-  muted: [90, 90, 90],
-  line: [220, 220, 220],
-  accent: [255, 0, 0],
-  warning: [200, 120, 0],
-  neutral: [200, 200, 200],
-  merged: [100, 100, 100],
-  uiFont: "sans-serif",
-  codeFont: "monospace",
-};
 
 it("hatches waiting among the phases of a step, as everywhere, so that it is not taken for Python", () => {
   const canvas = document.createElement("canvas");

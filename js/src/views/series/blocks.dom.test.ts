@@ -69,6 +69,6 @@ it("names nothing as what grows where it takes the place of something else", () 
 
 it("says first that holders are not known, and what brings them", () => {
   expect(textOf(90, [], { state: "none" })).toMatch(
-    /^At its peak 400 MiB who holds the memory of cuda:0 is not known: .* --memory\. It grows by 300 MiB and is freed by the end\.$/,
+    /^Who holds the memory of cuda:0 at its peak 400 MiB is not known: .* --memory\. It grows by 300 MiB and is freed by the end\.$/,
   );
 });

@@ -73,10 +73,9 @@ export function Holders({
   if (state === "none") {
     return (
       <p class="tp-answer">
-        At its{" "}
-        <strong>{unbroken(marks.find(({ kind }) => kind === "peak")?.label ?? "peak")}</strong> who
-        holds the memory of {lane} is not known: allocations have no addresses. Record with
-        --memory. {rising}
+        Who holds the memory of {lane} at its{" "}
+        <strong>{unbroken(marks.find(({ kind }) => kind === "peak")?.label ?? "peak")}</strong> is
+        not known: allocations have no addresses. Record again with --memory. {rising}
       </p>
     );
   }

@@ -9,10 +9,10 @@ import type { SlicesHeader, TableHeader } from "../../wire/header";
 import type { ReportContext, TableProps } from "../common/context";
 import { Sentence } from "../common/parts";
 import { type TimelineModel, timelineModelOf } from "../timeline/timeline-model";
+import { NO_OP } from "../timeline/timeline-range";
 import { TableView } from "./grid";
 
 const NOTHING = "There is nothing to show in this range.";
-const NO_OP = "outside of recorded ops";
 
 /** Tables that the page counts for a range itself, where it has no kernel that computes them. */
 export function canCountRange(report: ReportContext, view: TableHeader): boolean {

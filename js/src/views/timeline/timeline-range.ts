@@ -10,7 +10,8 @@ import { type Frame, numberAt, rowsOf, stringAt, wordAt } from "../../wire/frame
 import type { LaneSum } from "../../wire/questions";
 import { phasesOf, type TimelineModel } from "./timeline-model";
 
-const NO_OP = "outside of recorded ops";
+/** What work is called whose op was not recorded. */
+export const NO_OP = "outside of recorded ops";
 
 export interface NamedSum {
   readonly name: string;
