@@ -173,7 +173,7 @@ def test_the_step_that_ends_says_how_often_the_next_is_looked_at_also_where_noth
     pauses: list[float] = []
     monkeypatch.setattr(watch, "_look_again", lambda: False)  # it has not waited so far
 
-    def acquire(blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as of a lock
+    def acquire(blocking: bool = True, timeout: float = -1) -> bool:
         if blocking:
             pauses.append(timeout)
             time.sleep(0.001)
