@@ -6,6 +6,7 @@ use a sample of the lines, which is the same as long as the code is the same.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -98,6 +99,7 @@ def test_an_interrupt_at_any_line_ends_the_cell_and_loses_no_step(
             break
         where = interrupter.place
         assert isinstance(error, KeyboardInterrupt), where
+        assert gc.isenabled(), where
         assert not torch.autograd._profiler_enabled(), where
         assert (busy_profiler(), live_session()) == (None, None), where
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, where

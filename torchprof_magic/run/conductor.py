@@ -37,7 +37,7 @@ from torchprof_magic.run.reading import read_recording
 from torchprof_magic.runs import this_process
 from torchprof_magic.runs.kept_runs import keep_run
 from torchprof_magic.runs.this_process import at_once
-from torchprof_magic.system.process.garbage import hold_collections
+from torchprof_magic.system.process.garbage import HeldCollections
 from torchprof_magic.system.process.memory import lack_for_reading
 
 if TYPE_CHECKING:
@@ -150,6 +150,25 @@ class Run:
         here, and only if no other exception is being raised.
         """
         __tracebackhide__ = True
+        held = HeldCollections()
+        try:
+            self._finish(held, assign, show, labels, stepping, is_awaiting=is_awaiting, later=later)
+        except BaseException:
+            held.end()  # an interrupt can come where it would have been ended
+            raise
+
+    def _finish(
+        self,
+        held: HeldCollections,
+        assign: Callable[[Report], None] | None,
+        show: Callable[[Report], None] | None,
+        labels: Callable[[], tuple[tuple[str, str], ...]],
+        stepping: Stepping | None,
+        *,
+        is_awaiting: bool,
+        later: Callable[[Callable[[], object]], None],
+    ) -> None:
+        __tracebackhide__ = True
         session = self.session
         if self._early is not None and not session.is_forked:
             session.parts.undo(EARLY, self._early.end)
@@ -159,7 +178,7 @@ class Run:
         has_exception = sys.exc_info()[0] is not None
         self._told = len(session.problems)
         # A collection of all that torch has imported takes as long as half of a report.
-        let_collections_in = session.parts.ask(COLLECTIONS, hold_collections, default=None)
+        session.parts.run(COLLECTIONS, held.begin)
         try:
             session.guard.uninstall()  # an interrupt from here on ends the analysis
             if session.is_unwanted:
@@ -180,7 +199,7 @@ class Run:
         except Exception as exc:  # noqa: BLE001 - a failure here must not affect the result of the cell
             self._say_unread(f"{type(exc).__name__}: {exc}")
         finally:
-            session.parts.undo(COLLECTIONS, partial(_later_or_now, later, let_collections_in))
+            session.parts.undo(COLLECTIONS, partial(_later_or_now, later, held.end))
             if has_exception:
                 session.guard.drop_pending()
             session.parts.undo(FREED_EVENTS, partial(later, session.free_events))
@@ -298,10 +317,8 @@ class Run:
         say_unread(recording, is_remembered=self.report is not None, is_magic=self._is_magic, failure=failure)
 
 
-def _later_or_now(later: Callable[[Callable[[], object]], None], act: Callable[[], object] | None) -> None:
-    """Have ``act``, if there is one, be called later, or call it now if that fails."""
-    if act is None:
-        return
+def _later_or_now(later: Callable[[Callable[[], object]], None], act: Callable[[], object]) -> None:
+    """Have ``act`` be called later, or call it now if that fails."""
     try:
         later(act)
     except BaseException:

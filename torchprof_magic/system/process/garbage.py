@@ -7,26 +7,36 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 @contextmanager
 def without_collections() -> Iterator[None]:
     """Look for no garbage in the block; with it, the structs of a file take three times as long to decode."""
-    let_in = hold_collections()
+    held = HeldCollections()
     try:
+        held.begin()
         yield
     finally:
-        let_in()
+        held.end()
 
 
-def hold_collections() -> Callable[[], None]:
-    """Look for no garbage until what is returned is called; what is due by then is looked for at once."""
-    if not gc.isenabled():
-        return _nothing
-    gc.disable()
-    return gc.enable
+class HeldCollections:
+    """Looks for no garbage from ``begin`` to ``end``, which can be called twice.
 
+    Where the user has it off, it stays off.
+    """
 
-def _nothing() -> None:
-    """Leave it off, as the user has it."""
+    _is_held = False
+
+    def begin(self) -> None:
+        """Look for no garbage from here on."""
+        if gc.isenabled():
+            self._is_held = True  # first, because an interrupt can come between these lines
+            gc.disable()
+
+    def end(self) -> None:
+        """Look for garbage again, and at once for what is due by then."""
+        if self._is_held:
+            gc.enable()
+            self._is_held = False
