@@ -8,6 +8,8 @@ import { countIn, coveredIn, durationAt, type SliceIndex, type SliceRow } from "
 
 // A wait that is at least as wide has a box of its own.
 const WIDE_PX = 26;
+/** Where less of a time is waiting, its causes say little about it. */
+export const HARDLY_IDLE = 0.1;
 
 /** The waits of one device: `cause` numbers what each slice of the row waits for. */
 export interface Waits {

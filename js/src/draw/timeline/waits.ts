@@ -4,7 +4,7 @@ import { cssColor, mix } from "../../base/color";
 import { formatNs } from "../../base/format";
 import { px } from "../../base/units";
 import type { LaneBand } from "../../layout/lane-bands";
-import { layoutWaits, type WaitBox } from "../../layout/waits";
+import { HARDLY_IDLE, layoutWaits, type WaitBox } from "../../layout/waits";
 import { outlineMatch } from "../box-marks";
 import { paintHatch } from "../hatch";
 import { type Brush, fitted, restoreBoxFont, TEXT_PX, type TimelineScene, xOf } from "./scene";
@@ -71,8 +71,7 @@ function paintWait(brush: Brush, box: WaitBox, top: number, height: number): voi
   const { context, scene } = brush;
   const [left, width] = shownOf(brush, box);
   if (box.count > 1) {
-    const share = box.ns / Math.max(1, scene.scale.lengthFromPx(px(box.width)));
-    const part = Math.max(3, height * Math.min(1, share));
+    const part = Math.max(3, height * Math.min(1, shareOf(scene, box)));
     hatch(brush, box.cause, left, top + height - part, width, part);
   } else {
     hatch(brush, box.cause, left, top, Math.max(1, width), height);
@@ -84,6 +83,11 @@ function paintWait(brush: Brush, box: WaitBox, top: number, height: number): voi
   }
 }
 
+/** Which part of the time of a box is waiting. */
+function shareOf({ scale }: TimelineScene, { ns, width }: WaitBox): number {
+  return ns / Math.max(1, scale.lengthFromPx(px(width)));
+}
+
 /** What a wait is, and how long a single gap, on a plain ground in its middle; what many come to is said elsewhere. */
 function labelWait(brush: Brush, box: WaitBox, top: number, height: number): void {
   const { context, scene } = brush;
@@ -91,7 +95,8 @@ function labelWait(brush: Brush, box: WaitBox, top: number, height: number): voi
   const room = width - 8;
   const usual = `${TEXT_PX}px ${scene.colors.uiFont}`;
   context.font = usual;
-  const what = room > LEAST_WORDS_PX ? fitted(context, waitTitle(scene, box), room) : "";
+  const isRare = box.count > 1 && shareOf(scene, box) < HARDLY_IDLE;
+  const what = room > LEAST_WORDS_PX && !isRare ? fitted(context, waitTitle(scene, box), room) : "";
   const long = box.gaps > 1 ? "" : formatNs(box.ns);
   const lines = [
     { text: what, font: usual },

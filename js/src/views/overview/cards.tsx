@@ -41,7 +41,7 @@ export function NoCards({ report }: WithReport) {
       <h3>{TITLE}</h3>
       <p>
         {/* What is done once is no work to make faster. */}
-        <Marked text={verdict.to_record || `No advice. ${gain}`} />
+        <Marked text={verdict.to_record || `No advice applies. ${gain}`} />
       </p>
     </section>
   );
@@ -119,26 +119,30 @@ export function FirstCards({ report, cards, hasSteps }: Omit<CardsProps, "first"
   );
 }
 
-/** The change of a line, below it: what to write instead, and why. */
+/** The change of a line, below it: what to write instead, and why, which opens where it is a guess. */
 export function Change({
   report,
   card,
   number,
   isFirst,
 }: NumberedCard & WithReport & { readonly isFirst: boolean }) {
-  const fix = card.is_whole ? "" : card.fix || card.title;
+  const fix = fixOf(card) || card.title;
   return (
     <li class="tp-card tp-line-change">
       <span class="tp-card-number">{number}</span>
       <div>
         <LineDiff changes={card.changes} />
-        <Marked text={fix} />
-        <p>
-          <Marked text={fix === card.title || isFirst ? "" : `${card.title}. `} />
-          <span class="tp-aside">
-            <Marked text={card.evidence} />
-          </span>
-        </p>
+        <details open={card.certainty !== "guess" || report.look.value.isPrinted}>
+          <summary>
+            <Marked text={fix} />
+          </summary>
+          <p>
+            <Marked text={fix === card.title || isFirst ? "" : `${card.title}. `} />
+            <span class="tp-aside">
+              <Marked text={card.evidence} />
+            </span>
+          </p>
+        </details>
       </div>
       <Saving report={report} card={card} number={number} />
     </li>
@@ -171,8 +175,7 @@ function savingOf({ saving_ns: time, saving_bytes: memory, certainty, per }: Car
   if (time === 0) return certainty === "measured here" ? "nothing" : "nothing more";
   if (time !== null && certainty === "measured here") return formatNs(time);
   if (time !== null) return `up to ${formatNs(time)}`;
-  if (memory !== null) return `${formatBytes(memory)}${per}`;
-  return certainty === "guess" ? "not known" : "";
+  return memory === null ? "" : `${formatBytes(memory)}${per}`;
 }
 
 function dotsOf(level: number): string {

@@ -123,6 +123,14 @@ describe("the code on the overview", () => {
     expect(textsOf(root, ".tp-cards .tp-card-number")).toEqual(["1"]);
   });
 
+  it("opens the reasons of advice, and folds those of a guess under what to do", async () => {
+    const guess = { ...CARD, certainty: "guess", level: 1, saving_ns: null };
+    const root = await show({ cards: [CARD, guess] });
+    const folds = [...root.querySelectorAll<HTMLDetailsElement>(".tp-line-change details")];
+    expect(folds.map(({ open }) => open)).toEqual([true, false]);
+    expect(textsOf(root, ".tp-line-change summary")).toEqual(["x=1", "x=1"]);
+  });
+
   it("shows advice at its line as the change of that line, or of the line that makes what it names", async () => {
     const changes = [{ line: 3, before: "h = f(h)  # ü", after: "h = f(h, fused=True)  # ü" }];
     const part = { ...CARD, changes };
@@ -136,7 +144,7 @@ describe("the code on the overview", () => {
     expect(textsOf(root, ".tp-diff del")[0]).toBe("h = f(h)  # ü");
     expect(textsOf(root, ".tp-diff ins strong")[0]).toBe(", fused=True");
     // What the lines do not say of the change stays.
-    expect(textsOf(root, ".tp-line-change > div > .tp-card-code")).toEqual(["x=1"]);
+    expect(textsOf(root, ".tp-line-change summary .tp-card-code")).toEqual(["x=1"]);
     expect(textsOf(root, ".tp-line-change p")).toEqual(Array(2).fill("It takes 2\u00a0ms."));
   });
 

@@ -15,6 +15,7 @@ import { isWaiting, phaseTitle } from "../../base/palette";
 import type { Span } from "../../base/scale";
 import type { Ns } from "../../base/units";
 import { coveredIn } from "../../layout/slice-index";
+import { HARDLY_IDLE } from "../../layout/waits";
 import type { AskState, Latest } from "../../state/latest";
 import type { LateView } from "../../state/python-sync";
 import { wordAt } from "../../wire/frame";
@@ -493,8 +494,6 @@ function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
     </p>
   );
 }
-
-const HARDLY_IDLE = 0.1;
 
 /** "why the device waits" in the window, as one line. */
 export function WaitLine({ report, moves, range }: HostProps) {

@@ -477,3 +477,24 @@ def test_the_line_of_a_verdict_in_backward_is_the_one_in_forward_that_has_the_lo
     found = verdict_line(trace, verdict)
     assert found is not None
     assert found.spot == f"{hottest['file']}:{hottest['line']}"
+
+
+def test_functions_named_forward_are_those_of_their_modules_class_where_it_is_one() -> None:
+    call = "torch/nn/modules/module.py(1): _call_impl"
+    trace = make_trace(
+        frame("nn.Module: Block_0", 0, 40), frame(call, 1, 38), frame("utils.py(9): wrapper", 2, 36),
+        frame("model.py(5): forward", 3, 34), span("aten::mm", 4, 10),
+        frame("nn.Module: Norm_0", 15, 9), frame("model.py(70): forward", 16, 7), span("aten::mul", 17, 5),
+        frame("nn.Module: Other_0", 25, 9), frame("model.py(80): forward", 26, 7), span("aten::add", 27, 4),
+        frame("nn.Module: Block_1", 50, 20), frame("model.py(5): forward", 51, 18), span("aten::mm", 52, 10),
+        frame("nn.Module: Norm_1", 80, 9), frame("model.py(80): forward", 81, 7), span("aten::add", 82, 4),
+        frame("model.py(90): forward", 90, 9), span("aten::div", 91, 4),
+    )  # fmt: skip
+    shown = source_view(trace).frame
+    names = dict(shown.drop_nulls("line").select("line", "source").rows())
+    assert {line: names[line] for line in (5, 70, 80, 90)} == {
+        5: "Block.forward",
+        70: "Norm.forward",
+        80: "forward",  # of two classes
+        90: "forward",  # called by no module
+    }
