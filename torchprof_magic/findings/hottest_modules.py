@@ -52,9 +52,9 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE, table: Table | None =
     of_class = classes.sort(own, "class_name", descending=[True, False]).row(0, named=True)
     first = modules.row(0, named=True)
     if first["class_name"] != of_class["class_name"] or first[own] <= of_class[own] / 2:
-        times = Times(trace, own, part)
-        each = f"{times.of(of_class)}{times.each} in all {of_class['modules']:,} modules"
-        return f"{code_of(str(of_class['class_name']))} {most} {each}."
+        times, count = Times(trace, own, part), of_class["modules"]
+        each = f"{times.of({own: of_class[own] / count})} in each of its {count:,} modules"
+        return f"{code_of(str(of_class['class_name']))} {most} {times.of(of_class)}{times.each}, {each}."
     times = Times(trace, own, part, table)
     shown = {column.name for column in table.columns} if table is not None else set()
     beside = table if shown.issuperset(passes) else None

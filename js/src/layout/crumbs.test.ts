@@ -29,16 +29,17 @@ describe("fitCrumbs", () => {
 });
 
 describe("what is said of a path", () => {
-  const isOwn = (row: number) => row < 40;
+  const own = [(row: number) => row < 20, (row: number) => row >= 20 && row < 40];
 
-  it("is the last of the user's boxes and the last of all, with a mark for what is left out", () => {
-    expect(toldOf([10, 20, 30, 50, 60], isOwn, 2)).toEqual([null, 20, 30, null, 60]);
-    expect(toldOf([10, 20, 50], isOwn, 2)).toEqual([10, 20, 50]);
-    expect(toldOf([50, 10], isOwn, 2)).toEqual([null, 10]);
+  it("is the user's last line, the last module, and the end", () => {
+    expect(toldOf([10, 11, 20, 30, 50, 60], own)).toEqual([null, 11, null, 30, null, 60]);
+    expect(toldOf([10, 20, 50], own)).toEqual([10, 20, 50]);
+    expect(toldOf([20, 30, 50], own)).toEqual([null, 30, 50]);
+    expect(toldOf([50, 10], own)).toEqual([null, 10]);
   });
 
   it("is its end where none of it is the user's", () => {
-    expect(toldOf([50, 60, 70], isOwn, 2)).toEqual([null, 60, 70]);
-    expect(toldOf([50], isOwn, 2)).toEqual([50]);
+    expect(toldOf([50, 60, 70], own)).toEqual([null, 60, 70]);
+    expect(toldOf([50], own)).toEqual([50]);
   });
 });

@@ -29,14 +29,16 @@ export function fitCrumbs(names: readonly string[], room: number): Crumbs {
   return { hidden: names.length - shown.length, texts: shown };
 }
 
-/** What is said of a path: the rows to name, with null for those that are left out between them. */
+/**
+ * What is said of a path: the last row of each of the user's own kinds and the end, or its last rows where none is of
+ * these; null for those that are left out between them.
+ */
 export function toldOf(
   path: readonly number[],
-  isOwn: (row: number) => boolean,
-  most: number,
+  own: readonly ((row: number) => boolean)[],
 ): readonly (number | null)[] {
-  const own = path.filter(isOwn).slice(-most);
-  const told = new Set(own.length > 0 ? [...own, ...path.slice(-1)] : path.slice(-most));
+  const last = own.flatMap((isOwn) => path.filter(isOwn).slice(-1));
+  const told = new Set(last.length > 0 ? [...last, ...path.slice(-1)] : path.slice(-own.length));
   return path.flatMap((row, at) => {
     if (!told.has(row)) return [];
     return at === 0 || told.has(path[at - 1] ?? -1) ? [row] : [null, row];

@@ -45,7 +45,9 @@ def test_a_class_is_named_whose_modules_share_its_time(net_us: int) -> None:
     scopes = [(0, 0, 5_000, net_us * 1_000, 0), (1, 0, 11_000, 30_000, 0), (2, 0, 50_000, 30_000, 0)]
     trace = replace(trace, scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"))
     # The Net of 105 us has 45 us of its own, more than each of Linear and less than both.
-    assert hottest_classes(trace) == "`Linear` takes most self CPU time: 60 µs per step in all 2 modules."
+    assert (
+        hottest_classes(trace) == "`Linear` takes most self CPU time: 60 µs per step, 30 µs in each of its 2 modules."
+    )
 
 
 def test_a_module_whose_path_says_its_class_and_the_model_itself_are_named_once() -> None:

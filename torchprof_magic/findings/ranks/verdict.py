@@ -162,7 +162,9 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
         spans += [_plain(", most in "), _code(str(name))]
     more = float(str(top["cause_ns"]))
     if cause == "late start":
-        return [_plain(f"It starts {format_ns(more)} later than {'the other' if is_pair(job) else 'the others'}")]
+        return [
+            _plain(f"It starts {format_ns(more)} later than {'the other' if is_pair(job) else 'the others on average'}")
+        ]
     return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than {_the_others(job)}")]
 
 

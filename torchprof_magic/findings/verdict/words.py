@@ -73,6 +73,7 @@ LEAST_TOLD = 0.01
 MAX_NAME = 64
 # Shares of what a verdict names that the told line has.
 _HALF = 0.5
+_MOSTLY_IN = ", mostly in "
 _NEARLY_ALL = 0.9
 # What causes are called in a sentence, where that is not their name.
 _NAMES = {
@@ -183,14 +184,17 @@ def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
     )
 
 
-def _in(account: Account, cause: Cause, before: str = ", mostly in ") -> tuple[Span, ...]:
+def _in(account: Account, cause: Cause, before: str = _MOSTLY_IN) -> tuple[Span, ...]:
     if not cause.name and cause.between:
         first, then = cause.between
         return (_plain(", mostly between "), named(first), _plain(" and "), named(then))
     if not cause.name:
         return ()
     is_kernel = account.device is not None and cause.kind in _DEVICE_KINDS
-    return (_plain(before), code(short_name(cause.name), cause.name) if is_kernel else named(cause.name))
+    name = code(short_name(cause.name), cause.name) if is_kernel else named(cause.name)
+    if before != _MOSTLY_IN or not 0 < cause.name_ns < _HALF * cause.ns:
+        return (_plain(before), name)
+    return (_plain(", above all in "), name, _plain(f" ({format_ns(cause.name_ns / account.steps)})"))
 
 
 def first_sentence(spans: Sequence[Span]) -> tuple[tuple[Span, ...], tuple[Span, ...]]:

@@ -149,10 +149,7 @@ function Dots({ change }: { readonly change: ChangeHeader }) {
           </g>
         ))}
         {change.runs.map((run, index) => (
-          <g
-            key={`${index}`}
-            class={index === 0 ? "tp-dots-before" : `tp-dots-after tp-${change.kind}-text`}
-          >
+          <g key={`${index}`} class={index === 0 ? "" : `tp-dots-after tp-${change.kind}-text`}>
             <RunDots run={run} top={index * ROW_PX} x={x} />
           </g>
         ))}

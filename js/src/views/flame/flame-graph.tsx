@@ -238,16 +238,15 @@ function titleOf({ titles, names }: FlameModel, row: number): string {
   return titles[names.keys[row] ?? -1] ?? "";
 }
 
-// The end of a hot path says where the time goes, and the last boxes of the user's code where that is called.
-const HOT_NAMES = 2;
+// The end of a hot path says where the time goes, and the last line and module of the user's where that is called.
+const OWN_KINDS = [["line", "python"], ["module"]];
 // Boxes whose memory differs by less hold the same.
 const NEARLY = 1.01;
-const OWN_KINDS = ["line", "module", "python"];
 
 /** What to say of a path, with … for what is left out. */
 function hotNames(model: FlameModel, path: readonly number[]): string {
-  const isOwn = (row: number) => OWN_KINDS.includes(wordAt(model.kinds, row));
-  const said = toldOf(path, isOwn, HOT_NAMES).map((row) =>
+  const own = OWN_KINDS.map((kinds) => (row: number) => kinds.includes(wordAt(model.kinds, row)));
+  const said = toldOf(path, own).map((row) =>
     row === null ? "…" : shortenName(titleOf(model, row), CRUMB_CHARS),
   );
   return said.join(" › ");

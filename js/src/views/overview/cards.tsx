@@ -41,7 +41,7 @@ export function NoCards({ report }: WithReport) {
       <h3>{TITLE}</h3>
       <p>
         {/* What is done once is no work to make faster. */}
-        <Marked text={verdict.to_record || `No advice applies. ${gain}`} />
+        <Marked text={verdict.to_record || gain || "No advice."} />
       </p>
     </section>
   );

@@ -170,7 +170,7 @@ function About({ report, sections }: SectionsProps) {
       }
     >
       {subtitle.includes("recorded,") && (
-        <p class="tp-about-steps">
+        <p>
           {subtitle} {code !== "" && <code>{code}</code>}
         </p>
       )}

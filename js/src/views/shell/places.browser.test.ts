@@ -52,7 +52,7 @@ it("leaves no column empty where there is no advice", async () => {
   const placed = [...root.querySelectorAll(".tp-columns .tp-breakdown")];
   const lefts = placed.map((section) => section.getBoundingClientRect().left);
   expect(new Set(lefts).size).toBe(2);
-  expect(find(root, "[data-tp-no-advice]").textContent).toContain("No advice applies.");
+  expect(find(root, "[data-tp-no-advice]").textContent).toContain("No advice.");
 });
 
 describe("the tabs", () => {

@@ -354,6 +354,15 @@ def test_short_ops_on_the_host_keep_their_names() -> None:
     assert f"mostly in {name}" in short(verdict)
 
 
+@pytest.mark.parametrize(("most", "said"), [(51, "mostly in aten::a"), (40, "above all in aten::a (400 µs)")])
+def test_mostly_is_said_of_more_than_half_only(most: int, said: str) -> None:
+    # 100 short ops in 1 ms, so many of which are calls of a; the others are of three ops in equal parts.
+    names = ["aten::a"] * most + [f"aten::{'bcd'[number % 3]}" for number in range(100 - most)]
+    ops = [span(name, place * 10, 10) for place, name in enumerate(names)]
+    verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 1000), *ops))
+    assert said in short(verdict)
+
+
 def test_without_steps_no_number_is_called_one_of_a_step() -> None:
     events = [span("aten::mm", 0, 900), launch(890, 5, correlation=1), kernel("gemm", 900, 100, correlation=1)]
     verdict = find_verdict(make_trace(*events))
