@@ -35,6 +35,8 @@ DETAILS_NS = 1_200.0
 BUSY_FACTOR = 10.0
 # What is left of a cost at least: recording never takes more than the rest.
 LEAST_LEFT = 0.4
+# What counts of some time is told beside it if it is less by more than this part.
+_LITTLE = 0.05
 
 
 def step_ns(trace: Trace) -> float:
@@ -130,9 +132,9 @@ class Cost(NamedTuple):
 
     @property
     def of_it(self) -> str:
-        """Which part of all that they take counts, in words that follow it; empty if that is all."""
-        counts = format_ns(self.ns)
-        return f", {counts} of it {self.how}" if self.how and counts != format_ns(self.whole_ns) else ""
+        """Which part of all that they take counts, in words that follow it; empty if that is nearly all."""
+        is_part = self.ns < (1 - _LITTLE) * self.whole_ns
+        return f", {format_ns(self.ns)} of it {self.how}" if self.how and is_part else ""
 
 
 def cost_words(trace: Trace, cost: Cost) -> str:

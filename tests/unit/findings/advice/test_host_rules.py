@@ -88,13 +88,15 @@ def test_an_op_that_lost_the_core_in_one_step_counts_as_in_the_others() -> None:
     (found,) = Report(make_trace(*STEPS, *first, *later)).advice
     # 4 ms more in the ninth op of one step of two: 1.8 ms are what a step takes.
     assert found.saving_ns == 1_427_900
-    assert "which takes 3.80 ms per step, or 1.80 ms at its fastest. Fused it would take about 372 µs" in found.evidence
+    assert (
+        "which takes 3.80 ms per step, 1.80 ms of it at its fastest. Fused it would take about 372 µs" in found.evidence
+    )
 
 
-def test_the_evidence_says_what_the_tables_show_and_which_part_of_it_counts() -> None:
+def test_the_evidence_says_what_the_tables_show_and_which_part_of_it_counts_if_that_is_not_nearly_all() -> None:
     found = only(*adam(3), plain_step_ns=(9_000_000,) * 5)
     # Recording the 18 ops and their range takes at most 1.2 us each: 1.8 ms less 22.8 us.
-    assert "takes 1.80 ms per step, 1.78 ms of it without what recording adds. Fused" in found.evidence
+    assert "takes 1.80 ms per step. Fused" in found.evidence
     assert "18 ops, one parameter after the other, which takes 1.80 ms per step. Fused" in only(*adam(3)).evidence
 
 

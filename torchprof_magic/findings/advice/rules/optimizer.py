@@ -20,10 +20,9 @@ from torchprof_magic.findings.advice.times import (
     rows_named,
     spans_of,
 )
-from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
+from torchprof_magic.model.units import counted, format_count, format_ns
 
 if TYPE_CHECKING:
-    from torchprof_magic.findings.advice.times import Cost
     from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
@@ -108,9 +107,8 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         title="Let the optimizer update all parameters at once",
         fix=f"`torch.optim.{updates.name}(..., fused=True)`",
         evidence=f"`{updates.name}.step` calls {format_count(ops)} ops, one parameter after the other, which takes "
-        f"{cost_words(trace, cost)}{_fastest(cost, now_ns * scale)}. Fused it would take about "
-        f"{format_ns(fused_ns * scale)}: {format_ns(fixed_ns * scale)} for the call, and "
-        f"{format_ratio(updates.fused_share)} of the {format_ns(usual.ops_ns * scale)} that the ops take.",
+        f"{cost_words(trace, cost._replace(ns=told_ns, how='at its fastest'))}. Fused it would take about "
+        f"{format_ns(fused_ns * scale)}.",
         file=file,
         line=line,
         op=f"Optimizer.step#{updates.name}.step",
@@ -124,13 +122,6 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         ),
         edits=(Edit((updates.name,), "fused", "True"),),
     )
-
-
-def _fastest(cost: Cost, fastest_ns: float) -> str:
-    """Return how long something takes where nothing interrupts it, if that is less."""
-    fastest = format_ns(fastest_ns)
-    is_less = fastest_ns < cost.ns and format_ns(cost.ns) != fastest
-    return f", or {fastest} at its fastest" if is_less else ""
 
 
 def _parameter_ns(trace: Trace) -> int:
