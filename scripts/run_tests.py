@@ -3,7 +3,8 @@
     run_tests.py [ARGUMENT OF PYTEST] ...
 
 Tests that wait for kernels, browsers and clocks share the cores with all others. What fails beside them and passes
-alone is named at the end, and is no failure; what fails twice is one, and so is a run in which many tests fail.
+alone is named at the end, and is no failure; what fails twice is one, and so are a process that crashes and a run in
+which many tests fail.
 """
 
 from __future__ import annotations
@@ -19,29 +20,62 @@ import pytest
 # Two more than cores, because tests wait for kernels and browsers to start. Long files come first in the tree.
 _BESIDE = ("-n", str(2 + (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder", "--durations=40")
 _ALONE = ("-n", "0", "--last-failed", "--last-failed-no-failures=none")
+_AGAIN = "--again"
 _FAILED = 1  # pytest's status where tests failed, and nothing else went wrong
 MOST_AGAIN = 5
 _CACHE = Path(".pytest_cache", "v", "cache", "lastfailed")
 
 
-def failed() -> list[str]:
-    """Return the names of the tests that failed in the last run."""
-    return sorted(json.loads(_CACHE.read_text(encoding="utf-8"))) if _CACHE.exists() else []
+class Outcomes:
+    """The names of the tests that passed, and of all that failed, were it in a process that crashed."""
+
+    def __init__(self) -> None:
+        self.passed: set[str] = set()
+        self.failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what became of a part of a test."""
+        if report.failed:
+            self.failed.add(report.nodeid)
+        elif report.passed and report.when == "call":
+            self.passed.add(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what cannot be collected."""
+        if report.failed:
+            self.failed.add(report.nodeid)
 
 
-def main(arguments: list[str]) -> int:
-    """Run the tests, and some again; return 0 if each has passed."""
+def known_failures() -> set[str]:
+    """Return the names of the tests that pytest would run again."""
+    return set(json.loads(_CACHE.read_text(encoding="utf-8"))) if _CACHE.exists() else set()
+
+
+def run_beside(arguments: list[str]) -> int:
+    """Run all tests, and some again; return 0 if each has passed."""
     _CACHE.unlink(missing_ok=True)
-    status = int(pytest.main([*_BESIDE, *arguments]))
-    names = failed()
-    if status != _FAILED or not 0 < len(names) <= MOST_AGAIN:
+    found = Outcomes()
+    status = int(pytest.main([*_BESIDE, *arguments], plugins=[found]))
+    # A test in whose process another one crashed is not known to pytest afterwards, nor are workers that differ.
+    are_tests = found.failed == known_failures() and all("::" in name for name in found.failed)
+    if status != _FAILED or not are_tests or not 0 < len(found.failed) <= MOST_AGAIN:
         return status
-    print(f"\n{len(names)} of the tests failed while others ran beside them. Once more, by themselves:", flush=True)
-    status = subprocess.run([sys.executable, "-m", "pytest", *arguments, *_ALONE], check=False).returncode
+    print(
+        f"\n{len(found.failed)} of the tests failed while others ran beside them. Once more, by themselves:", flush=True
+    )
+    status = subprocess.run([sys.executable, __file__, _AGAIN, *arguments], check=False).returncode
     if status == 0:
-        print("\nfailed beside others, and passed alone:", *names, sep="\n  ", flush=True)
+        print("\nfailed beside others, and passed alone:", *sorted(found.failed), sep="\n  ", flush=True)
     return status
 
 
+def run_again(arguments: list[str]) -> int:
+    """Run what failed the last time; return 0 if each has run to its end and passed."""
+    wanted, found = known_failures(), Outcomes()
+    status = int(pytest.main([*arguments, *_ALONE], plugins=[found]))
+    return status or int(not wanted or found.passed != wanted)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    given = sys.argv[1:]
+    sys.exit(run_again(given[1:]) if given[:1] == [_AGAIN] else run_beside(given))

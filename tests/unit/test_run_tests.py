@@ -45,6 +45,34 @@ def test_what_fails_twice_is_a_failure(tmp_path: Path) -> None:
     assert "1 failed, 1 passed" in text
 
 
+SKIPPED = """
+import pytest
+from pathlib import Path
+
+def test_skipped():
+    if Path("skipped").exists():
+        pytest.skip("not again")
+    Path("skipped").touch()
+    assert False
+"""
+CRASH = """
+import os
+from pathlib import Path
+
+def test_crash():
+    if not Path("crash").exists():
+        Path("crash").touch()
+        os.abort()
+"""
+
+
+@pytest.mark.parametrize("other", [SKIPPED, pytest.param(CRASH, marks=pytest.mark.thorough)])
+def test_what_is_skipped_the_second_time_or_ended_its_process_has_not_passed(tmp_path: Path, other: str) -> None:
+    status, text = run(tmp_path, ONCE.format(name="slow"), other)
+    assert status == 1
+    assert "passed alone" not in text
+
+
 @pytest.mark.thorough
 def test_where_many_tests_fail_none_is_tried_again(tmp_path: Path) -> None:
     status, text = run(tmp_path, *(ONCE.format(name=f"slow{number}") for number in range(6)))

@@ -112,7 +112,7 @@ class WaitWatch:
                 self._is_running = True  # before the thread asks
                 try:
                     start_new_thread(self._run, ())
-                except RuntimeError:
+                except BaseException:
                     self._is_running = False
                     self._close_clocks()
                     raise

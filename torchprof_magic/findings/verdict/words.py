@@ -187,14 +187,15 @@ def _idle_for(account: Account, cause: Cause, why: str) -> tuple[Span, ...]:
 def _in(account: Account, cause: Cause, before: str = _MOSTLY_IN) -> tuple[Span, ...]:
     if not cause.name and cause.between:
         first, then = cause.between
-        return (_plain(", mostly between "), named(first), _plain(" and "), named(then))
+        return (_plain(", above all between "), named(first), _plain(" and "), named(then))
     if not cause.name:
         return ()
     is_kernel = account.device is not None and cause.kind in _DEVICE_KINDS
     name = code(short_name(cause.name), cause.name) if is_kernel else named(cause.name)
-    if before != _MOSTLY_IN or not 0 < cause.name_ns < _HALF * cause.ns:
+    if before != _MOSTLY_IN or cause.name_ns >= _HALF * cause.ns:
         return (_plain(before), name)
-    return (_plain(", above all in "), name, _plain(f" ({format_ns(cause.name_ns / account.steps)})"))
+    told = (_plain(f" ({format_ns(cause.name_ns / account.steps)})"),) if cause.name_ns else ()
+    return (_plain(", above all in "), name, *told)
 
 
 def first_sentence(spans: Sequence[Span]) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
@@ -223,7 +224,7 @@ def with_place(text: Sequence[Span], where: Sequence[Span]) -> tuple[Span, ...]:
     if not where:
         return tuple(text)
     (*said, end), more = first_sentence(text)
-    if any("mostly" in span.text for span in (*said, end) if not span.style):
+    if any(word in span.text for span in (*said, end) if not span.style for word in ("mostly", "above all")):
         where = (_plain(", at "), *where[1:])
     before = end if end.style else _plain(end.text.removesuffix("."))
     return (*said, *([before] if before.text else ()), *where, _plain("."), *more)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Look for no garbage in the block; with it, the structs of a file take three times as long to decode."""
+    """Look for no garbage in the block, in which interrupts are deferred."""
     held = HeldCollections()
     try:
         held.begin()

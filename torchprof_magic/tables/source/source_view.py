@@ -15,7 +15,7 @@ from torchprof_magic.facts.shared import device_rows, in_category, once_for_the_
 from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.fx_nodes import has_fx_nodes
 from torchprof_magic.facts.source.line_times import OWN_PHASES, called_lines, line_times, moved_backward, times_at
-from torchprof_magic.facts.source.methods import forward_classes
+from torchprof_magic.facts.source.methods import with_forward_classes
 from torchprof_magic.facts.source.places import call_tree
 from torchprof_magic.facts.source.shown_files import files_as_shown
 from torchprof_magic.facts.source.step_places import functions_of_pieces
@@ -70,7 +70,7 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     if table.frame.height == 0:
         return table
     is_watched = bool((trace.sites["kind"] == "line").any())
-    frame = _hottest_below(trace, table.frame) if is_watched else _with_classes(trace, table.frame)
+    frame = _hottest_below(trace, table.frame) if is_watched else with_forward_classes(trace, table.frame)
     frame = frame.with_columns(files_as_shown(trace, frame["file"]), _notes(trace, frame, part))
     frame = pl.concat([frame, _rest(trace, table.frame, part)], how="diagonal_relaxed")
     is_rest = pl.col("line").is_null() & (pl.col("source") == OUTSIDE)
@@ -240,20 +240,9 @@ def _functions(trace: Trace, lines: pl.DataFrame, part: TimeRange) -> pl.DataFra
     named = pl.DataFrame({"file": names.file, "line": names.line, "source": names.name.str.extract(FUNCTION)})
     times = times_at(trace, part, functions_of_pieces(trace)).drop_nulls("file")
     times = times.join(named.unique(["file", "line"], keep="first"), on=["file", "line"], how="left")
-    times = _with_classes(trace, times.filter(~pl.col("file").is_in(lines["file"].unique().implode())))
+    times = with_forward_classes(trace, times.filter(~pl.col("file").is_in(lines["file"].unique().implode())))
     times = times.with_columns(pl.sum_horizontal(CPU_PARTS).alias("cpu_ns"), files_as_shown(trace, times["file"]))
     return times.filter(pl.col("cpu_ns") > 0).sort("cpu_ns", "file", "line", descending=[True, False, False])
-
-
-def _with_classes(trace: Trace, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return functions with the class of the modules whose ``forward`` they are, as in ``Block.forward``."""
-    classes = forward_classes(trace)
-    if classes.height == 0:
-        return frame
-    named = frame.join(classes, on=["file", "line"], how="left", maintain_order="left")
-    name = pl.concat_str("class", "source", separator=".")
-    is_forward = (pl.col("source") == "forward") & pl.col("class").is_not_null()
-    return named.with_columns(pl.when(is_forward).then(name).otherwise("source").alias("source")).drop("class")
 
 
 def _with_functions(table: Table, functions: pl.DataFrame) -> Table:

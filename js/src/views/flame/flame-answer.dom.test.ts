@@ -79,7 +79,7 @@ it("says that no path is known where only kernels are", async () => {
     ["copy", "kernel", 3e6, 0],
   ];
   expect(await answerOf("device_ns", boxes)).toBe(
-    "No code path was recorded: which op launched this work is not known. 6 ms in merge",
+    "No code path was recorded, nor which op launched this work. 6 ms in merge",
   );
 });
 

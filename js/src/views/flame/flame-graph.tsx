@@ -277,7 +277,7 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
   const hasWaits = weight.name === "cpu_ns" && (model.awaits?.[0] ?? 0) > 0;
   return (
     <p class="tp-answer" data-tp-hottest={last}>
-      {isBare && "No code path was recorded: which op launched this work is not known. "}
+      {isBare && "No code path was recorded, nor which op launched this work. "}
       {hasWaits && "Waits aside, "}
       <strong>{formatValue(size(last) / weightDivisor(model, weight), weight.unit)}</strong>
       {model.steps > 1 && " per step"} in{" "}

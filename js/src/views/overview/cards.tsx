@@ -132,7 +132,10 @@ export function Change({
       <span class="tp-card-number">{number}</span>
       <div>
         <LineDiff changes={card.changes} />
-        <details open={card.certainty !== "guess" || report.look.value.isPrinted}>
+        <details
+          key={String(report.look.value.isPrinted)}
+          open={card.certainty !== "guess" || report.look.value.isPrinted}
+        >
           <summary>
             <Marked text={fix} />
           </summary>

@@ -182,7 +182,7 @@ export function BlockList({ report, view, blocks }: BlocksProps) {
         <p class="tp-side-hint">{blocks.state === "failed" ? blocks.message : "Loading…"}</p>
       )}
       {options.length < LISTED.length && (
-        <p class="tp-side-hint">Click the curve to see what is in use at that moment.</p>
+        <p class="tp-side-hint">Click the curve to see what is in use then.</p>
       )}
     </aside>
   );

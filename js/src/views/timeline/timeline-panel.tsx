@@ -435,7 +435,7 @@ function HostLine({ report, moves, range }: HostProps) {
       .
       {unseen > LEAST_UNSEEN * (waited + unseen) && (
         <span data-tp-unseen>
-          {` Another ${unbroken(formatNs(unseen))} of waiting is not drawn, and is Python here: nobody saw when it was.`}
+          {` Another ${unbroken(formatNs(unseen))} of waiting is not drawn: nobody saw when it was.`}
         </span>
       )}
     </p>

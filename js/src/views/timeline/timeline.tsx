@@ -210,7 +210,7 @@ function ZoomButtons({ moves }: MovesProps) {
       {pathOf(model) !== null && (
         <Button
           aria-pressed={state.isPath.value}
-          title="Dim what is not on the critical path (P)"
+          title="Dim what is not on the path (P)"
           onClick={() => moves.togglePath()}
         >
           Path

@@ -199,7 +199,7 @@ def test_imports_that_take_most_of_the_steps_are_initialisation_and_not_python()
     )
     verdict = find_verdict(replace(trace, meta=replace(trace.meta, recorded_steps=(mark,))))
     assert verdict.kind == "initialisation"
-    assert "takes 60 ms of 90 ms per step (66.7 %), mostly in pandas." in str(verdict)
+    assert "takes 60 ms of 90 ms per step (66.7 %), above all in pandas." in str(verdict)
 
 
 def steps_with_ops_before(lengths_us: tuple[int, ...], ops_before: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -291,7 +291,7 @@ def test_a_pause_that_nothing_names_is_told_by_what_stands_around_it() -> None:
     verdict = find_verdict(make_trace(*step, small))
     assert verdict.kind == "python"
     assert verdict.name == ""
-    assert "mostly between Net.prepare and aten::addmm" in str(verdict)
+    assert "above all between Net.prepare and aten::addmm" in str(verdict)
     assert verdict.causes[0].between == ("Net.prepare", "aten::addmm")
 
 

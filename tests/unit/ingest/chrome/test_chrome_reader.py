@@ -6,7 +6,8 @@ import gzip
 import io
 import json
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from bad_files.packing import BOMB
@@ -394,6 +395,35 @@ def test_garbage_is_collected_again_also_while_somebody_keeps_the_error_that_end
         read_chrome([many(10)])
     assert gc.isenabled()
     assert kept.tb.tb_next is not None  # with the frame of the reader, as in sys.last_traceback
+
+
+def test_garbage_is_collected_again_at_whatever_line_an_interrupt_ends_the_reading() -> None:
+    functions, text, kept = {"_read_part", "_add_all", "begin", "end"}, many(2), []
+
+    def interrupt_at(number: int) -> Callable[..., Any]:
+        left = [number]
+
+        def line(_frame: object, event: str, _argument: object) -> Any:
+            left[0] -= event == "line"
+            if left[0] == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return line
+
+        return lambda frame, *_: line if frame.f_code.co_name in functions else None
+
+    traced = sys.gettrace()
+    for number in range(1, 200):
+        try:
+            sys.settrace(interrupt_at(number))
+            read_chrome([text])
+            break
+        except KeyboardInterrupt as error:
+            kept.append(error)  # with its frames, as sys.last_value does
+        finally:
+            sys.settrace(traced)
+        assert gc.isenabled(), number
+    assert 10 < len(kept) < 199
 
 
 def test_an_allocation_written_as_an_event_with_a_duration_is_an_allocation() -> None:

@@ -498,3 +498,17 @@ def test_functions_named_forward_are_those_of_their_modules_class_where_it_is_on
         80: "forward",  # of two classes
         90: "forward",  # called by no module
     }
+
+
+def test_a_forward_that_is_no_modules_keeps_its_name() -> None:
+    # A hook of a module calls a function of autograd, and another function calls a forward itself.
+    trace = make_trace(
+        frame("nn.Module: Linear_0", 0, 40), frame("torch/nn/modules/module.py(1): _call_impl", 1, 38),
+        frame("hooks.py(3): scaled", 2, 20), frame("torch/autograd/function.py(5): apply", 3, 18),
+        frame("model.py(5): forward", 4, 10), span("aten::mul", 5, 5),
+        frame("hooks.py(9): direct", 24, 12), frame("model.py(20): forward", 25, 10), span("aten::add", 26, 5),
+        frame("nn.Module: Block_0", 60, 30), frame("hooks.py(30): new_forward", 61, 28),
+        frame("model.py(40): forward", 62, 20), span("aten::div", 63, 5),
+    )  # fmt: skip
+    names = dict(source_view(trace).frame.drop_nulls("line").select("line", "source").rows())
+    assert (names[5], names[20], names[40]) == ("forward", "forward", "Block.forward")
