@@ -17,6 +17,8 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from torchprof_magic.system.process.garbage import HeldCollections
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -58,7 +60,7 @@ class PythonCalls:
                 self._pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
                 self._pread.restype = ctypes.c_ssize_t
                 self._file = os.open(_MEMORY, os.O_RDONLY | os.O_CLOEXEC)
-                self._lists = self._find(id(tracer))
+                self._lists = self._find_undisturbed(id(tracer))
         if not self._lists:
             self.close()
 
@@ -82,6 +84,15 @@ class PythonCalls:
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
+
+    def _find_undisturbed(self, tracer: int) -> tuple[int, ...]:
+        """Return the same as ``_find``, without collections of garbage, which call functions of the program."""
+        held = HeldCollections()
+        try:
+            held.begin()
+            return self._find(tracer)
+        finally:
+            held.end()
 
     def _find(self, tracer: int) -> tuple[int, ...]:
         """Return the addresses of the lists of this thread, and of the same lists of others."""

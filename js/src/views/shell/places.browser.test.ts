@@ -55,6 +55,18 @@ it("leaves no column empty where there is no advice", async () => {
   expect(find(root, "[data-tp-no-advice]").textContent).toContain("No advice.");
 });
 
+it("paints bars of what became slower and faster in two colors", async () => {
+  const root = await show(1100);
+  const colors = ["slower", "faster"].map((kind) => {
+    const bar = document.createElement("span");
+    bar.className = `tp-bar tp-${kind}`;
+    root.append(bar);
+    return getComputedStyle(bar).backgroundColor;
+  });
+  expect(new Set(colors).size).toBe(2);
+  expect(colors).not.toContain("rgba(0, 0, 0, 0)");
+});
+
 describe("the tabs", () => {
   const lefts = (root: Element) =>
     [...root.querySelectorAll("[role=tab]")].map((tab) => tab.getBoundingClientRect().left);

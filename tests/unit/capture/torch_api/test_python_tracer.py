@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import gc
 import sys
 import threading
 from contextlib import contextmanager
@@ -71,6 +72,25 @@ def test_calls_are_counted_beside_other_threads() -> None:
         may_end.set()
         for other in others:
             other.join()
+
+
+def test_calls_are_counted_where_garbage_is_collected_all_the_time_and_calls_the_program() -> None:
+    thresholds, seen = gc.get_threshold(), []
+
+    def note(phase: str, _about: dict[str, int]) -> None:  # a program can have such a function called, too
+        seen.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        gc.set_threshold(1)
+        with recording(), counting() as calls:
+            is_known = calls.is_known
+            assert gc.isenabled()
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*thresholds)
+    assert seen
+    assert is_known
 
 
 def test_calls_of_threads_that_began_before_are_counted() -> None:
