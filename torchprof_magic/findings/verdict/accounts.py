@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from torchprof_magic.facts.counted_steps import CountedSteps, counted_part, counted_steps
+from torchprof_magic.facts.counted_steps import CountedSteps, counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.device.idle_pieces import CAUSES, cause_numbers, idle_pieces
 from torchprof_magic.facts.host.distortion import find_distortion
@@ -78,7 +78,7 @@ class Account:
     ``exposed_ns`` is the part of communication in which only collectives ran on the device. ``tiny_ns`` is the part of
     the ops that called ones of less than 20 us take; ``overhead`` is this and Python together, what it costs to drive
     the ops. ``moving_ns`` is the part of ops that only move memory. ``device`` is the number of the device, or ``None``
-    for the host's account.
+    for the host's account. ``before_ns`` is the work of the device before the first op of a recording without steps.
     """
 
     whole_ns: int
@@ -92,6 +92,7 @@ class Account:
     moving_ns: int = 0
     has_steps: bool = True
     optimizer_ns: int = 0
+    before_ns: int = 0
 
     def share(self, *kinds: str) -> float:
         """Return the share of these causes together."""
@@ -331,6 +332,7 @@ def _of_device(trace: Trace, device: int, work: pl.DataFrame) -> Account:
         busy_ns=busy,
         exposed_ns=comm_ns,
         optimizer_ns=_covered(start[is_optimizer], end[is_optimizer], chosen),
+        before_ns=0 if has_counted_steps(trace) else int((end - start - inside).sum()),
     )
 
 

@@ -166,12 +166,17 @@ def _each(account: Account) -> str:
 
 def _share(account: Account, ns: float) -> str:
     """Return what times stand for and their share."""
-    return f"{_each(account)} ({format_ratio(ns / max(account.whole_ns, 1))})"
+    return f"{_each(account)}{_since(account)} ({format_ratio(ns / max(account.whole_ns, 1))})"
+
+
+def _since(account: Account) -> str:
+    """Return from when on a recording without steps is shared out, if its device works for long before that."""
+    return " from the first op on" if account.before_ns >= LEAST_TOLD * max(account.whole_ns, 1) else ""
 
 
 def whole_words(account: Account) -> tuple[Span, ...]:
-    """Return from when to when the whole is without steps, which is less than all that a timeline shows."""
-    if account.has_steps:
+    """Return from when to when the whole is without steps, if the first sentence does not say it."""
+    if account.has_steps or _since(account):
         return ()
     return (_plain(f" The {format_ns(account.whole_ns)} are those from the first op to the last work."),)
 
@@ -459,7 +464,9 @@ def _most_and_next(
             _plain(f", {format_ns(times[number + 1][1] / account.steps)}"),
         )
     ]
-    return (_plain("; "), *most[1:], _plain("."), *following, *([_plain(".")] * bool(others)))
+    # The lists have all work, also what runs before the first op.
+    where = "in the whole recording " if _since(account) else ""
+    return (_plain(f"; {where}"), *most[1:], _plain("."), *following, *([_plain(".")] * bool(others)))
 
 
 def _most_of(
@@ -611,7 +618,7 @@ def no_limit_words(account: Account) -> tuple[Span, ...]:
     return (
         _plain("No cause takes a fifth of "),
         Span(text=format_ns(account.whole_ns / account.steps), style="strong"),
-        _plain(f"{_each(account)}; the device is busy "),
+        _plain(f"{_each(account)}{_since(account)}; the device is busy "),
         _plain(f"{format_ratio(account.busy_ns / max(account.whole_ns, 1))} of it."),
     )
 

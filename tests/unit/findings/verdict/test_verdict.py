@@ -572,3 +572,17 @@ def test_shares_of_cpu_ops_are_those_of_the_table() -> None:
     assert ops_table(trace).frame.filter(pl.col("name") == "aten::mm")["self_cpu_ratio"].to_list() == pytest.approx(
         [0.6]
     )
+
+
+def test_without_steps_the_time_is_named_from_the_first_op_on_where_the_device_works_before_it() -> None:
+    before = kernel("early", 0, 400, 3)
+    ops = [span("aten::mm", 500, 90), launch(505, 5, 1), launch(515, 5, 2)]
+    trace = make_trace(before, *ops, kernel("late", 520, 70, 1), kernel("last", 590, 10, 2))
+    # From 500 to 600 µs: 70 + 10 of 100 are busy, and the 400 before are not in it.
+    assert (
+        "is busy 80 µs of 100 µs from the first op on (80 %); in the whole recording early takes most, 400 µs."
+        in str(find_verdict(trace))
+    )
+    assert "those from the first op" not in find_verdict(trace).statement
+    at_once = make_trace(*ops, kernel("late", 520, 70, 1), kernel("last", 590, 10, 2))
+    assert "80 µs of 100 µs (80 %)" in str(find_verdict(at_once))
