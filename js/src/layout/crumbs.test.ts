@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { fitCrumbs, toldOf } from "./crumbs";
+import { beforeGenerated, fitCrumbs, toldOf } from "./crumbs";
 
 const PATH = ["all", "Qwen2Model", "Qwen2DecoderLayer", "aten::linear"];
 
@@ -41,5 +41,21 @@ describe("what is said of a path", () => {
   it("is its end where none of it is the user's", () => {
     expect(toldOf([50, 60, 70], own)).toEqual([null, 60, 70]);
     expect(toldOf([50], own)).toEqual([50]);
+  });
+});
+
+describe("a path into generated code", () => {
+  const isLibrary = (row: number) => row >= 50;
+  const isGenerated = (row: number) => row >= 90;
+  const told = (...path: readonly number[]) => beforeGenerated(path, isLibrary, isGenerated);
+
+  it("ends at the last box before it that is of no library", () => {
+    expect(told(0, 10, 20, 50, 90)).toEqual([0, 10, 20]);
+    expect(told(0, 10, 20, 50, 90, 60)).toEqual([0, 10, 20]);
+  });
+
+  it("is whole where it goes on to an op, or ends in a library", () => {
+    expect(told(0, 10, 90, 60, 20)).toEqual([0, 10, 90, 60, 20]);
+    expect(told(0, 10, 50, 60)).toEqual([0, 10, 50, 60]);
   });
 });

@@ -45,6 +45,19 @@ export function toldOf(
   });
 }
 
+/**
+ * The part of a path that is told: up to the last row of no library before generated code, unless the path goes on
+ * from there to what is of no library either, such as an op.
+ */
+export function beforeGenerated(
+  path: readonly number[],
+  isLibrary: (row: number) => boolean,
+  isGenerated: (row: number) => boolean,
+): readonly number[] {
+  const at = path.findLastIndex((row) => !isLibrary(row));
+  return path.slice(at).some(isGenerated) ? path.slice(0, at + 1) : path;
+}
+
 function widthOf(texts: readonly string[]): number {
   return texts.reduce((sum, text) => sum + text.length + BETWEEN_CHARS, -BETWEEN_CHARS);
 }

@@ -57,13 +57,12 @@ interface ItemProps {
   readonly title: string;
   readonly aside?: string;
   readonly tab?: string;
-  readonly column?: string;
   readonly isChosen?: boolean;
   readonly onChoose: () => void;
 }
 
 /** An entry that does something. */
-export function MenuItem({ title, aside, tab, column, isChosen, onChoose }: ItemProps) {
+export function MenuItem({ title, aside, tab, isChosen, onChoose }: ItemProps) {
   const onKey = (event: KeyboardEvent) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       moveFocus(event, (event.currentTarget as HTMLElement).closest(".tp-menu-box"));
@@ -72,13 +71,7 @@ export function MenuItem({ title, aside, tab, column, isChosen, onChoose }: Item
   };
   return (
     <li>
-      <Button
-        aria-current={isChosen}
-        data-tp-tab={tab}
-        data-tp-choose={column}
-        onClick={onChoose}
-        onKey={onKey}
-      >
+      <Button aria-current={isChosen} data-tp-tab={tab} onClick={onChoose} onKey={onKey}>
         <span>{title}</span>
         {aside !== undefined && <span class="tp-menu-aside">{aside}</span>}
       </Button>

@@ -93,3 +93,17 @@ it("leads to what first holds the memory, rather than into the allocator or to w
   ];
   expect(await answerOf("bytes", boxes)).toBe("2 MiB in step › AccumulateGrad");
 });
+
+it("ends before code that torch.compile wrote, which no user knows", async () => {
+  const file = `/root/inductor/s4/c${"s4".repeat(25)}.py(3980): partition_0`;
+  const boxes: Boxes = [
+    ["all", "root", 9e6, -1],
+    ["model.py(7): forward", "python", 9e6, 0],
+    ["Torch-Compiled Region: 0/0", "op", 8e6, 1],
+    ["torch/_inductor/graph.py(9): run", "library", 8e6, 2],
+    [file, "library", 7e6, 3],
+  ];
+  expect(await answerOf("cpu_ns", boxes)).toBe(
+    "8 ms in forward model.py:7 › Torch-Compiled Region: 0/0",
+  );
+});

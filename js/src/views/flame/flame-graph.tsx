@@ -9,7 +9,7 @@ import { CODE_CHAR_PX, shortenName } from "../../base/names";
 import { phaseColor } from "../../base/palette";
 import { ROW_PX } from "../../draw/flame-painter";
 import { BEFORE } from "../../layout/alive";
-import { fitCrumbs, toldOf } from "../../layout/crumbs";
+import { beforeGenerated, fitCrumbs, toldOf } from "../../layout/crumbs";
 import { type FlameMatches, heaviestRow, searchFlame } from "../../layout/flame-search";
 import { hottestPath, pathTo } from "../../layout/flame-tree";
 import { type Frame, type Numbers, rowsOf, wordAt } from "../../wire/frame";
@@ -240,6 +240,8 @@ function titleOf({ titles, names }: FlameModel, row: number): string {
 
 // The end of a hot path says where the time goes, and the last line and module of the user's where that is called.
 const OWN_KINDS = [["line", "python"], ["module"]];
+// Files in the cache of torch.compile, with their lines.
+const GENERATED = /[/\\](?:torchinductor_|[a-z2-7]{2}[/\\]c[a-z2-7]{40,}\.py\()/;
 // Boxes whose memory differs by less hold the same.
 const NEARLY = 1.01;
 
@@ -263,7 +265,11 @@ function asideOf({ names, awaits }: FlameModel, weight: WeightHeader, total: Num
 function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader }) {
   const { model } = moves;
   const { total } = moves.extent;
-  const hot = hottestPath(model.tree, total, asideOf(model, weight, total));
+  const hot = beforeGenerated(
+    hottestPath(model.tree, total, asideOf(model, weight, total)),
+    (row) => wordAt(model.kinds, row) === "library",
+    (row) => GENERATED.test(wordAt(model.names, row)),
+  );
   // All memory comes from the same functions of the allocator: what first holds all of it says more.
   const size = (row: number) => total[row] ?? 0;
   const leaf = size(hot.at(-1) ?? 0);
@@ -276,7 +282,7 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
   // Waits stand beside the work that they are for, and may be wider.
   const hasWaits = weight.name === "cpu_ns" && (model.awaits?.[0] ?? 0) > 0;
   return (
-    <p class="tp-answer" data-tp-hottest={last}>
+    <p class="tp-answer">
       {isBare && "No code path was recorded, nor which op launched this work. "}
       {hasWaits && "Waits aside, "}
       <strong>{formatValue(size(last) / weightDivisor(model, weight), weight.unit)}</strong>
@@ -309,7 +315,6 @@ function OuterRow({ moves, path }: MovesProps & { readonly path: readonly number
       ref={ref}
       title={whole.join(" › ")}
       aria-expanded={state.showsOuter.value}
-      data-tp-outer={path.length}
       onClick={() => {
         state.showsOuter.value = !state.showsOuter.value;
       }}

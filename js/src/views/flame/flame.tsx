@@ -86,7 +86,7 @@ function Sandwich({ tools, ...given }: Omit<OneProps, "shape" | "title">) {
   }
   const around = { ...given, options: { ...given.options, name } };
   return (
-    <div class="tp-view tp-sandwich" data-tp-sandwich={name}>
+    <div class="tp-view tp-sandwich">
       <OneGraph {...around} shape="callers" tools={tools} title="Called by" />
       <OneGraph {...around} shape="callees" title="Calls" />
     </div>
@@ -202,7 +202,6 @@ function Fold({ options, frame, onChange }: FoldProps) {
           <Button
             aria-pressed={!foldsLibraries}
             title="Frames of torch, Python and other libraries that only call one other function"
-            data-tp-libraries={!foldsLibraries}
             onClick={() => onChange({ ...options, foldsLibraries: !foldsLibraries })}
           >
             Libraries
@@ -219,7 +218,6 @@ function Fold({ options, frame, onChange }: FoldProps) {
       {changes.length > 0 && (
         <Button
           class="tp-button"
-          data-tp-changes={changes.length}
           title={changes.map(({ kind, text }) => `${kind} ${text}`).join("\n")}
           onClick={() => onChange({ ...options, changes: [] })}
         >

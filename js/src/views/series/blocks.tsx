@@ -84,7 +84,7 @@ export function Holders({
   // As in the list.
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
   return (
-    <p class="tp-answer" data-tp-holders={total}>
+    <p class="tp-answer">
       {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
       <strong>{formatBytes(total)}</strong>:{" "}
       {holders.map(({ category, title, bytes, place, op }, at) => (
@@ -409,7 +409,7 @@ function Growth({ report, view, leaks }: GrowthProps) {
   const all = leaks.reduce((sum, { bytes }) => sum + bytes, 0);
   const others = leaks.length - 1;
   return (
-    <p class="tp-growth" data-tp-leaks={leaks.length}>
+    <p class="tp-growth">
       <span aria-hidden="true">▲</span>
       <span>
         <strong>

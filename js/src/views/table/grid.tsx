@@ -31,7 +31,7 @@ export function TableView(props: TableProps) {
   const { rows, query } = grid;
   const parts = { ...props, grid };
   return (
-    <div class="tp-view" data-tp-rows-shown={rows.length} data-tp-first-row={firstName(parts)}>
+    <div class="tp-view" data-tp-rows-shown={rows.length}>
       <GridTools {...parts} />
       {props.view.answer !== "" && (
         <p class="tp-answer">
@@ -162,7 +162,6 @@ function GridMenu({ report, view, grid }: PartProps) {
                 <MenuItem
                   key={header.name}
                   title={`${shown.has(header.name) ? "✓" : "\u2003"} ${header.title}`}
-                  column={header.name}
                   isChosen={shown.has(header.name)}
                   onChoose={() => {
                     chosen.value = new Map(chosen.value).set(header.name, !shown.has(header.name));
@@ -314,9 +313,4 @@ function gridStyle(
   });
   const needed = neededPx(columns);
   return { "--tp-tracks": tracks.join(" "), "--tp-needed": `${needed}px` };
-}
-
-function firstName({ view, frame, grid }: PartProps): string {
-  const row = grid.rows[0];
-  return row === undefined ? "" : describeRow(view, frame, row.index).name;
 }

@@ -116,7 +116,7 @@ function LongestWaits({ moves, range, onShow }: WaitsProps) {
   const found = longestWaits(device, model, span.start, span.end, MOST_WAITS);
   if (found.length === 0) return null;
   return (
-    <section class="tp-side-part" data-tp-longest={model.sliceAt(found[0]?.row ?? -1)}>
+    <section class="tp-side-part">
       <h3>
         {device.title} waits longest {range === null ? partTitle(overview, span) : "in this range"}
       </h3>
@@ -153,7 +153,7 @@ function SelectionPart({ report, moves, slice, onShow }: SelectionProps) {
   const item = describeSlice(model, row);
   const details = moves.isDetailed(slice) ? detailsOf(model, row) : briefDetailsOf(model, row);
   return (
-    <section class="tp-side-part" data-tp-slice={slice}>
+    <section class="tp-side-part">
       <h3 title={wordAt(model.names, row) || item.name}>
         <PhaseDot report={report} phase={item.phase} />
         <bdi class={item.isCode ? "tp-code" : ""}>{shortenName(item.name, NAME_CHARS)}</bdi>
@@ -421,7 +421,6 @@ function HostLine({ report, moves, range }: HostProps) {
   return (
     <p
       class="tp-answer tp-wait-line"
-      data-tp-host={Math.round(whole)}
       title={sums.map(({ phase, ns }) => `${formatNs(ns)} ${phaseTitle(phase)}`).join("\n")}
     >
       The host {waited > 0 ? "waits" : "takes"} {!isExact && "about "}
@@ -434,7 +433,7 @@ function HostLine({ report, moves, range }: HostProps) {
           : ` for ${phaseTitle(main.phase)}`)}
       .
       {unseen > LEAST_UNSEEN * (waited + unseen) && (
-        <span data-tp-unseen>
+        <span>
           {` Another ${unbroken(formatNs(unseen))} of waiting is not drawn: nobody saw when it was.`}
         </span>
       )}
@@ -467,7 +466,7 @@ function LongestHostWaits({ moves, range, onShow }: WaitsProps) {
   const found = hostWaits(model, span).slice(0, MOST_WAITS);
   if (found.length === 0) return null;
   return (
-    <section class="tp-side-part" data-tp-longest={model.sliceAt(found[0]?.row ?? -1)}>
+    <section class="tp-side-part">
       <h3>The host waits longest {range === null ? partTitle(overview, span) : "in this range"}</h3>
       <ol class="tp-gaps">
         {found.map(({ row, ns }) => (
@@ -488,7 +487,7 @@ function NeverIdle({ devices }: Pick<TimelineModel, "devices">) {
   const [first] = devices;
   if (first === undefined) return null;
   return (
-    <p class="tp-answer tp-wait-line" data-tp-waits={0} data-tp-exact>
+    <p class="tp-answer tp-wait-line" data-tp-exact>
       {devices.length === 1 ? `${first.title} is never` : "No device is ever"} idle between its
       first and its last work.
     </p>
@@ -512,7 +511,7 @@ export function WaitLine({ report, moves, range }: HostProps) {
   const name = overview.devices.length > 1 ? device.title : "The device";
   if (causes.length === 0) {
     return (
-      <p class="tp-answer tp-wait-line" data-tp-waits={0} data-tp-exact>
+      <p class="tp-answer tp-wait-line" data-tp-exact>
         {name} does not idle {where}.
       </p>
     );
@@ -528,17 +527,12 @@ export function WaitLine({ report, moves, range }: HostProps) {
   const isHardly = whole < HARDLY_IDLE * (whole + busy);
   const title = [`${formatNs(whole)}${inGaps(causes)}`, ...causes.map(causeText)].join("\n");
   return (
-    <p
-      class="tp-answer tp-wait-line"
-      data-tp-waits={Math.round(whole)}
-      data-tp-exact={isExact}
-      title={title}
-    >
+    <p class="tp-answer tp-wait-line" data-tp-exact={isExact} title={title}>
       {name} {isHardly ? "hardly idles: " : "idles "}
       {!isExact && isFinal && "about "}
       <strong>{isPart ? ofWhole(whole, whole + busy) : unbroken(formatNs(whole))}</strong> {where}
       {main !== undefined && (!isHardly || main.ns > whole / 2) && (
-        <span data-tp-part={main.cause}>
+        <span>
           , {isHardly ? "mostly" : `${unbroken(formatNs(main.ns))} of it`} for{" "}
           <strong>{main.cause}</strong>
         </span>
