@@ -21,7 +21,6 @@ from torchprof_magic.facts.ops.roofline import device_name, known_ratio, peak_of
 from torchprof_magic.facts.server_steps import are_of_server, server_steps
 from torchprof_magic.facts.shared import is_named
 from torchprof_magic.facts.source.fused_titles import fused_titles
-from torchprof_magic.facts.source.methods import with_forward_classes
 from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.deciding_time import is_decided_on_device
@@ -263,7 +262,6 @@ def _top_lines(trace: Trace, shown: _Shown) -> Section:
     frame = lines_table(trace, shown.part).frame.with_columns((both_ns if on_device else pl.col("cpu_ns")).alias("ns"))
     rows = frame.filter(pl.col("ns") > 0).sort("ns", "line", descending=[True, False]).head(TOP_ROWS)
     is_watched = bool((trace.sites["kind"] == "line").any())
-    rows = rows if is_watched else with_forward_classes(trace, rows)
     facts = tuple(
         Fact(
             label=_line_label(trace, row, is_watched=is_watched),

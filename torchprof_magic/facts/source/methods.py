@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,8 @@ _MODULE = r"^nn\.Module: (.+?)(?:_[0-9]+)?$"
 _FORWARD = r": forward$"
 # Frames between a module and its forward: those of torch but for its functions of autograd, and what decorators make.
 _DECORATED = r": (?:\w*wrap\w*|inner\w*|decorat\w*|new_\w+|_fn)$"
+# What a function is called then.
+FORWARD_OF = re.compile(r"^\w+\.forward$")
 _FUNCTIONS = r"torch/autograd/function\.py"
 
 

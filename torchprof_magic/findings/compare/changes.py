@@ -11,6 +11,7 @@ from torchprof_magic.facts.counted_steps import counted_part, counted_steps, str
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.phases import PHASES, with_one_wait
 from torchprof_magic.facts.source.fused_titles import with_fused_names
+from torchprof_magic.facts.source.methods import FORWARD_OF
 from torchprof_magic.model.meta import source_lines
 from torchprof_magic.model.shapes import Column
 from torchprof_magic.model.units import counted, enumerated, printable, short_file
@@ -253,8 +254,9 @@ def _same_places(runs: Runs, lines: list[pl.DataFrame]) -> list[list[str]]:
                 number = moved.get(line, f"{line} before") if side == 0 else line
                 named.append(f"cell {number}")
                 continue
-            turn = seen[file, source] = seen.get((file, source), 0) + 1
-            named.append(f"{file}\n{source}\n{turn}")
+            name = FORWARD_OF.sub("forward", source or "")  # without stacks, the class is not known
+            turn = seen[file, name] = seen.get((file, name), 0) + 1
+            named.append(f"{file}\n{name}\n{turn}")
         places.append(named)
     return places
 

@@ -17,6 +17,7 @@ from torchprof_magic.facts.source.attribution import Runs, Shares, shares_of, si
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.fx_lines import with_compiled_lines
 from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times
+from torchprof_magic.facts.source.methods import with_forward_classes
 from torchprof_magic.facts.source.places import call_tree, is_users_file, places_of, places_that_ran
 from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.model.rows import filled, values_at
@@ -44,7 +45,8 @@ _OWN_COLUMNS = (
         name="source",
         title="Source",
         unit="code",
-        definition="Text of the line, or name of the function.",
+        definition="Text of the line, or name of the function; of the `forward` of modules with their class, "
+        "`Block.forward`, where recorded stacks show a single one.",
         is_verbatim=True,
     ),
     Column(
@@ -196,14 +198,17 @@ def lines_by_phase(trace: Trace, part: TimeRange) -> Table:
     """Return ``lines_table`` with the own time of each line by its phases, in the columns of ``OWN_PHASES``."""
     sites, runs = line_runs(trace)
     if len(runs.site) == 0 and runs.of_event is None:
-        table = _table(trace, _with_times(trace, _without_work(_by_op(trace, part)), part))
+        frame = with_forward_classes(trace, _with_times(trace, _without_work(_by_op(trace, part)), part))
+        table = _table(trace, frame)
         return replace(table, columns=tuple(_OPS if column.name == "hits" else column for column in table.columns))
     frame = _with_work(trace, _frame(trace, sites, runs, shares_of(trace, runs, part)), runs, part)
     if "kind" in sites.columns:
         frame = frame.filter(pl.Series((sites["kind"] == "line").to_numpy()))
     if sites is not trace.sites:
         frame = frame.sort("file", "line")
-    return _table(trace, _with_times(trace, frame, part))
+    is_watched = len(watched_runs(trace, "line").site) > 0
+    frame = _with_times(trace, frame if is_watched else with_forward_classes(trace, frame), part)
+    return _table(trace, frame)
 
 
 @once_per_trace

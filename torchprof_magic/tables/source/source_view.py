@@ -70,7 +70,7 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     if table.frame.height == 0:
         return table
     is_watched = bool((trace.sites["kind"] == "line").any())
-    frame = _hottest_below(trace, table.frame) if is_watched else with_forward_classes(trace, table.frame)
+    frame = _hottest_below(trace, table.frame) if is_watched else table.frame
     frame = frame.with_columns(files_as_shown(trace, frame["file"]), _notes(trace, frame, part))
     frame = pl.concat([frame, _rest(trace, table.frame, part)], how="diagonal_relaxed")
     is_rest = pl.col("line").is_null() & (pl.col("source") == OUTSIDE)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from support import allocation, annotation, frame, kernel, launch, make_trace, span
 
+from torchprof_magic.findings.compare.changes import Runs, changed_lines
 from torchprof_magic.model.meta import CellSource, StepMark
 from torchprof_magic.model.trace import FRAME_SCHEMAS, SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.tables.source.lines import lines_table
@@ -221,3 +222,24 @@ def test_memory_that_another_line_frees_counts_at_both_and_is_called_a_change() 
 
 def test_without_lines_and_frames_there_is_nothing_to_show() -> None:
     assert lines_table(make_trace(span("aten::mm", 0, 10))).frame.height == 0
+
+
+def forwards(*modules: str) -> Trace:
+    """Calls of two functions called forward in one file: of the modules, or of no module that is known."""
+    around = [frame(f"nn.Module: {name}_0", 50 * at, 40) for at, name in enumerate(modules)]
+    return make_trace(
+        *around,
+        frame("model.py(5): forward", 1, 30), span("aten::mm", 2, 20),
+        frame("model.py(70): forward", 51, 30), span("aten::mul", 52, 10),
+        with_stack=1,
+    )  # fmt: skip
+
+
+def test_a_function_named_forward_has_the_class_of_its_modules() -> None:
+    assert by_line(forwards("Block", "Norm"), "source") == {5: ("Block.forward",), 70: ("Norm.forward",)}
+    assert by_line(forwards(), "source") == {5: ("forward",), 70: ("forward",)}
+
+
+def test_lines_of_two_runs_are_the_same_also_where_one_does_not_know_their_classes() -> None:
+    found = changed_lines(Runs(forwards(), forwards("Block", "Norm")))
+    assert found.select("line", "status").sort("line").rows() == [(5, "both"), (70, "both")]
