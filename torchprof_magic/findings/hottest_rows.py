@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _FETCH = re.compile(r"enumerate\((\w+)\)#.*", re.DOTALL)
 _IN_BRACKETS_AT_END = re.compile(r"(?<=\S) \([^()]*\)\Z")
 _MAX_SCOPE = 32
+_DEVICE = "self_device_ns"
 
 
 def answered(build: OfPart[Shape]) -> OfPart[Shape]:
@@ -59,28 +60,37 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
         return _of_no_op(trace, table, times, _called(column))
     if every.height == 1:
         return ""
-    name = _name_in(trace, every)
     first = rows.row(0, named=True)
-    said = f"{name(first)} takes most {_called(column)}, {times.of(first)}"
-    rest = _of_rest(every, times)
-    said = f"{rest}; of the ops {said}" if rest else f"{said}{times.each}"
-    return _begun(f"{said}{_on_device(trace, table, part, first)}.")
+    most, op = f"takes most {_called(column)}", _name_in(trace, every)(first)
+    above = every.row(0, named=True) if _is_first_no_row(every) else None
+    on_device = _ops_on_device(table)
+    why = "The host limits this run: " if on_device.height else ""
+    if above and above["kind"] == NO_OP:
+        rest = f"{times.of(above)}{times.each} were launched outside of the recorded ops"
+        return f"{rest}; of the ops {op} {most}, {times.of(first)}."
+    # Where a scope only waits, its time stands in the rows of the threads that it waits for.
+    if above and above["phase"] != "waiting":
+        scope = f"{code_of(_short_scope(above['name']))} {most}, {times.of(above)}{times.each}"
+        return f"{why}{scope}, but is not an op; of the ops it is {op}, {times.of(first)}."
+    also = _also_on_device(trace, on_device, first, Times(trace, _DEVICE, part, table)) if why else ""
+    return f"{why}{_begun(op)} {most}, {times.of(first)}{times.each}{also}."
 
 
-def _on_device(trace: Trace, table: Table, part: TimeRange, first: Mapping[str, Any]) -> str:
-    """Return which op takes most of the device, where the host decides; empty where no op has work of a device."""
-    by = "self_device_ns"
-    if table.sort_by != "self_cpu_ns" or not _has_ops(table.frame) or by not in (each.name for each in table.columns):
-        return ""
-    rows = _rows(table).filter(pl.col(by) > 0).sort(by, descending=True, maintain_order=True)
-    rows = rows.filter(~_is_no_row(rows))
-    if rows.height == 0:
-        return ""
+def _ops_on_device(table: Table) -> pl.DataFrame:
+    """Return the ops with work of a device, most first, where the host decides; no rows otherwise."""
+    has_device = any(each.name == _DEVICE for each in table.columns)
+    if table.sort_by != "self_cpu_ns" or not has_device or not _has_ops(table.frame):
+        return pl.DataFrame()
+    rows = _rows(table).filter(pl.col(_DEVICE) > 0).sort(_DEVICE, descending=True, maintain_order=True)
+    return rows.filter(~_is_no_row(rows))
+
+
+def _also_on_device(trace: Trace, rows: pl.DataFrame, first: Mapping[str, Any], times: Times) -> str:
+    """Return which of the ops takes most of the device, after the one that takes most of the host."""
     most = rows.row(0, named=True)
-    time = Times(trace, by, part, table).of(most)
     if most["id" if "id" in most else "name"] == first["id" if "id" in first else "name"]:
-        return f", and most on the device, {time}"
-    return f"; on the device: {_name_in(trace, rows)(most)}, {time}"
+        return f", and most on the device, {times.of(most)}"
+    return f". The device, which does not, works longest for {_name_in(trace, rows)(most)}, {times.of(most)}"
 
 
 class Times:
@@ -171,19 +181,6 @@ def _begun(text: str) -> str:
 def code_of(name: str) -> str:
     """Return a name as code in a sentence."""
     return f"`{printable(cut_name(name)).replace('`', chr(39))}`"
-
-
-def _of_rest(rows: pl.DataFrame, times: Times) -> str:
-    """Return what takes more than the first of the rows that have a name of their own, unless that only waits."""
-    first = rows.row(0, named=True)
-    if not _is_first_no_row(rows):
-        return ""
-    if first["kind"] == NO_OP:
-        return f"{times.of(first)}{times.each} were launched outside of the recorded ops"
-    # Its time stands in the rows of the threads that it waits for.
-    if first["phase"] == "waiting":
-        return ""
-    return f"{code_of(_short_scope(first['name']))} takes {times.of(first)}{times.each} (not an op)"
 
 
 def _short_scope(name: str) -> str:
