@@ -39,36 +39,41 @@ function textOf(
 }
 
 const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
+const GROWN = "memory in use grows from 100 MiB to 300 MiB at the end; 200 MiB of that are new";
 
 it("names the two that hold most of the peak, and says where all that grows is freed", () => {
-  expect(textOf(90, [])).toBe(`${PEAK}It grows by 300 MiB and is freed by the end.`);
-  expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}It does not grow in 3 steps.`);
+  expect(textOf(90, [])).toBe(
+    `${PEAK}In 3 steps, memory in use grows from 100 MiB to 400 MiB, and is 90 MiB at the end.`,
+  );
+  expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Memory in use does not grow in 3 steps.`);
 });
 
 it("names what grows only where that is more than half of what is new", () => {
   expect(textOf(300, [group("a", 120), group("b", 80)])).toBe(
-    `${PEAK}It grows by 200 MiB in 3 steps, mostly in a.`,
+    `${PEAK}In 3 steps, ${GROWN}, mostly in a.`,
   );
   expect(textOf(300, [group("a", 80), group("b", 70), group("c", 50)], { steps: 1 })).toBe(
-    `${PEAK}It grows by 200 MiB in the recording, mostly in a and b.`,
+    `${PEAK}In the recording, ${GROWN}, mostly in a and b.`,
   );
   const four = ["a", "b", "c", "d"].map((title) => group(title, 50));
-  expect(textOf(300, four, { steps: 1 })).toBe(`${PEAK}It grows by 200 MiB in the recording.`);
+  expect(textOf(300, four, { steps: 1 })).toBe(`${PEAK}In the recording, ${GROWN}.`);
 });
 
 it("tells what stays where more than half of what grows is freed", () => {
   expect(textOf(150, [group("a", 50)])).toBe(
-    `${PEAK}It grows by 300 MiB; 50 MiB of that stay after 3 steps, mostly in a.`,
+    `${PEAK}In 3 steps, memory in use grows from 100 MiB to 400 MiB, and is 150 MiB at the end; 50 MiB of that are new, mostly in a.`,
   );
 });
 
-it("names nothing as what grows where it takes the place of something else", () => {
+it("says how much is new where that is more than the growth, and what most of it is", () => {
   // 290 MiB are new, and 90 MiB from the start are gone.
-  expect(textOf(300, [group("a", 290)])).toBe(`${PEAK}It grows by 200 MiB in 3 steps.`);
+  expect(textOf(300, [group("a", 290)])).toBe(
+    `${PEAK}In 3 steps, memory in use grows from 100 MiB to 300 MiB at the end; 290 MiB of that are new, mostly in a.`,
+  );
 });
 
 it("says first that holders are not known, and what brings them", () => {
   expect(textOf(90, [], { state: "none" })).toMatch(
-    /^Who holds the memory of cuda:0 at its peak 400 MiB is not known: .* --memory\. It grows by 300 MiB and is freed by the end\.$/,
+    /^Who holds the memory of cuda:0 at its peak 400 MiB is not known: .* --memory\. In 3 steps, .* 90 MiB at the end\.$/,
   );
 });

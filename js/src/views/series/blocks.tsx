@@ -53,10 +53,7 @@ interface BlocksProps {
 // Who holds most, in the sentence above the curve.
 const MOST_HOLDERS = 2;
 const HOLDER_CHARS = 40;
-// What is new is more than the growth where something from the start is gone: from this part of it on that is told.
-const LEAST_FREED = 0.05;
-
-/** Who holds most of what is in use at the listed moment, and by how much it grows, as a sentence. */
+/** Who holds most of what is in use at the listed moment, and how it grows, as a sentence. */
 export function Holders({
   report,
   lane,
@@ -79,7 +76,8 @@ export function Holders({
       </p>
     );
   }
-  if (state !== "ready" || listed === "grown" || groups.length === 0) return null;
+  if (listed === "grown") return rising && <p class="tp-answer">{rising}</p>;
+  if (state !== "ready" || groups.length === 0) return null;
   const holders = groups.slice(0, MOST_HOLDERS);
   // As in the list.
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
@@ -100,27 +98,24 @@ export function Holders({
   );
 }
 
-/** By how much the memory grows, how much of that stays, and who holds most of what stays. */
+/** From what to what the memory grows, how much of that is new, and who holds most of it. */
 function Rising({
   rise: { start, most, end },
   grown,
   steps,
 }: Pick<Blocks, "grown"> & { readonly rise: Rise; readonly steps: number }) {
-  const more = end - start;
   const span = steps > 1 ? plural(steps, "step") : "the recording";
-  if (most <= start) return <>It does not grow in {span}.</>;
-  const isKept = more > (most - start) / 2;
+  if (most <= start) return <>Memory in use does not grow in {span}.</>;
+  const sizeOf = (bytes: number) => unbroken(formatBytes(bytes));
+  const isKept = end - start > (most - start) / 2;
   const made = sumOf(grown);
   const few = grown.slice(0, (grown[0]?.bytes ?? 0) > made / 2 ? 1 : MOST_HOLDERS);
-  const isMost = sumOf(few) > made / 2 && made <= (1 + LEAST_FREED) * more;
   return (
     <>
-      It grows by {unbroken(formatBytes(isKept ? more : most - start))}
-      {isKept && ` in ${span}`}
-      {more <= 0 && " and is freed by the end"}
-      {more > 0 && !isKept && `; ${unbroken(formatBytes(more))} of that stay after ${span}`}
-      {more > 0 &&
-        isMost &&
+      In {span}, memory in use grows from {sizeOf(start)} to {!isKept && `${sizeOf(most)}, and is `}
+      {sizeOf(end)} at the end
+      {made > 0 && `; ${sizeOf(made)} of that are new`}
+      {sumOf(few) > made / 2 &&
         few.map((group, at) => (
           <span key={at}>
             {at > 0 ? " and " : ", mostly in "}
@@ -172,9 +167,6 @@ export function BlockList({ report, view, blocks }: BlocksProps) {
       </h2>
       {blocks.state === "ready" && blocks.groups.length === 0 && (
         <p class="tp-side-hint">Nothing.</p>
-      )}
-      {blocks.listed === "grown" && blocks.rise !== null && (
-        <p class="tp-side-hint">{riseText(blocks.rise)}</p>
       )}
       {blocks.state === "ready" ? (
         blocks.groups.length > 0 && <Rows report={report} blocks={blocks} />
@@ -239,15 +231,6 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
       )}
     </>
   );
-}
-
-/** What was kept may stand in the place of what was freed, so it is said what is in use in all. */
-function riseText({ start, most, end }: Rise): string {
-  const more = end - start;
-  const change =
-    more === 0 ? "as much as" : `${formatBytes(Math.abs(more))} ${more > 0 ? "more" : "less"} than`;
-  const peak = most > Math.max(start, end) ? `, and ${formatBytes(most)} at most in between` : "";
-  return `In use at the end: ${formatBytes(end)}, ${change} at the start${peak}.`;
 }
 
 interface RowProps {
