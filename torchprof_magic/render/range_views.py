@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Answers that are kept: those of a few ranges in each view, for as long as they are small.
 KEPT_ANSWERS = 12
 KEPT_BYTES = 32 << 20
-_NOTHING = "There is nothing to show in this range."
+_NOTHING = "Nothing in this range."
 
 
 class RangeViews:

@@ -125,6 +125,11 @@ export function formatNs(value: number): string {
   return formatValue(value, "ns");
 }
 
+/** "39.6 ms into step 5"; "the start of step 5", behind a word. */
+export function whenIn(into: number, step: number, word = ""): string {
+  return into > 0 ? `${formatNs(into)} into step ${step}` : `${word}the start of step ${step}`;
+}
+
 /** "1.95 GiB", "298 MiB": sizes of memory. */
 export function formatBytes(value: number): string {
   return formatValue(value, "bytes");

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { logAxis, logPx, logTicks, nearest } from "./log-plane";
+import { discsOf, freest, logAxis, logPx, logTicks, nearest } from "./log-plane";
 
 it("holds all values, and puts each at its power of ten", () => {
   const axis = logAxis([10, 1000], 200);
@@ -35,4 +35,23 @@ it("finds the point at a place, the last drawn of several, and none far away", (
   expect(nearest(points, 10, 11, 4)).toBe(1);
   expect(nearest(points, 55, 10, 4)).toBe(2);
   expect(nearest(points, 100, 100, 4)).toBe(-1);
+});
+
+it("puts a text at the first place where it covers no disc, else at the first of all", () => {
+  const label = { x: 50, y: 20, angle: 0, px: 60 };
+  const places = [label, { ...label, y: 40 }, { ...label, y: 60 }];
+  expect(freest(places, [])).toBe(places[0]);
+  // Of the text from 20 to 80, the ends are at 26 and 74, each 6 high above and below its middle.
+  expect(freest(places, [{ x: 76, y: 20, radius: 4 }])).toBe(places[1]);
+  expect(freest(places, [{ x: 90, y: 20, radius: 4 }])).toBe(places[0]);
+  const all = [20, 40, 60].map((y) => ({ x: 50, y, radius: 4 }));
+  expect(freest(places, all)).toBe(places[0]);
+});
+
+it("covers a text with discs along its angle", () => {
+  const discs = discsOf({ x: 10, y: 20, angle: Math.PI / 2, px: 24 });
+  expect(discs.map(({ x, y }) => [Math.round(x), Math.round(y)])).toEqual([
+    [10, 14],
+    [10, 26],
+  ]);
 });

@@ -33,13 +33,44 @@ export function logTicks({ from, to, px }: LogAxis, leastPx: number): readonly n
   );
 }
 
+export interface Disc {
+  readonly x: number;
+  readonly y: number;
+  readonly radius: number;
+}
+
+/** A text: its middle, its angle, and its length. */
+export interface Label {
+  readonly x: number;
+  readonly y: number;
+  readonly angle: number;
+  readonly px: number;
+}
+
+const LABEL_RADIUS_PX = 6;
+
+/** The discs that together cover a text. */
+export function discsOf({ x, y, angle, px }: Label): readonly Disc[] {
+  const count = Math.ceil(px / LABEL_RADIUS_PX / 2);
+  return Array.from({ length: count }, (_, at) => {
+    const along = ((at + 0.5) / count - 0.5) * px;
+    return {
+      x: x + along * Math.cos(angle),
+      y: y + along * Math.sin(angle),
+      radius: LABEL_RADIUS_PX,
+    };
+  });
+}
+
+/** The first place for a text where it covers no disc; the first of all if there is none. */
+export function freest(places: readonly Label[], taken: readonly Disc[]): Label {
+  const isFree = ({ x, y, radius }: Disc) =>
+    taken.every((each) => Math.hypot(each.x - x, each.y - y) >= each.radius + radius);
+  return places.find((place) => discsOf(place).every(isFree)) ?? (places[0] as Label);
+}
+
 /** The point nearest to a place, if it is within `reach` of its edge. */
-export function nearest(
-  points: readonly { readonly x: number; readonly y: number; readonly radius: number }[],
-  x: number,
-  y: number,
-  reach: number,
-): number {
+export function nearest(points: readonly Disc[], x: number, y: number, reach: number): number {
   let found = -1;
   let least = reach;
   points.forEach((point, at) => {

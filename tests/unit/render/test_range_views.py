@@ -93,7 +93,7 @@ def test_an_answer_of_several_chunks_is_sent_one_by_one(report: Report, monkeypa
 
 def test_a_range_in_which_nothing_ran_says_so(report: Report) -> None:
     _, buffers = ask(report, GET | {"start_ns": 9e9, "end_ns": 1e10})
-    assert opened(buffers[0])[0]["empty"] == "There is nothing to show in this range."
+    assert opened(buffers[0])[0]["empty"] == "Nothing in this range."
 
 
 @pytest.mark.parametrize(

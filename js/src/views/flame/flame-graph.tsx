@@ -216,7 +216,6 @@ function FlameStage({ moves, painter, report, view, matches }: FlameStageProps) 
         "data-tp-matches": matches.value?.rows.length ?? 0,
         "data-tp-zoom": moves.zoom.toFixed(2),
         "data-tp-weight": weight.name,
-        "data-tp-top": wordAt(model.names, moves.top),
       }}
       onKey={onKey}
     >
@@ -241,7 +240,7 @@ function titleOf({ titles, names }: FlameModel, row: number): string {
 // The end of a hot path says where the time goes, and the last line and module of the user's where that is called.
 const OWN_KINDS = [["line", "python"], ["module"]];
 // Files in the cache of torch.compile, with their lines.
-const GENERATED = /[/\\](?:torchinductor_|[a-z2-7]{2}[/\\]c[a-z2-7]{40,}\.py\()/;
+const GENERATED = /torchinductor_|[/\\]c[a-z2-7]{40,}\.py\(/;
 // Boxes whose memory differs by less hold the same.
 const NEARLY = 1.01;
 
@@ -387,10 +386,10 @@ function Actions({ moves, options }: MovesProps & { readonly options: Signal<Fla
   return (
     <span class="tp-flame-actions">
       {button("Focus", "Zoom to this box (Enter)", () => moves.focus(row))}
-      {button("Drop", "Leave out all boxes of this name, and what is in them", () =>
+      {button("Drop", "Leave out boxes of this name and what is in them", () =>
         leaveOut("drop", name),
       )}
-      {button("Hide", "Leave out the boxes of this name; what is in them stays", () =>
+      {button("Hide", "Leave out boxes of this name; what is in them stays", () =>
         leaveOut("hide", name),
       )}
       {file !== undefined &&

@@ -27,7 +27,7 @@ export function FlameTable({ id, moves, weight }: FlameTableProps) {
   return (
     <SpokenTable
       id={id}
-      caption="Boxes in the window, from the outermost to the innermost"
+      caption="Boxes in the window, outermost first"
       head={["Level", "Name", "Phase", weight.title, "Share"]}
       make={() => spokenBoxes(moves, weight)}
       when={[moves.model, start, end, weight.name, moves.top]}

@@ -1,8 +1,18 @@
 /** Rows as points below the roofs of the device, beside their table. */
 
-import { formatValue, plural } from "../../base/format";
+import { formatCount, formatValue, plural } from "../../base/format";
 import { phaseColor } from "../../base/palette";
-import { type LogAxis, logAxis, logPx, logTicks, nearest } from "../../layout/log-plane";
+import {
+  type Disc,
+  discsOf,
+  freest,
+  type Label,
+  type LogAxis,
+  logAxis,
+  logPx,
+  logTicks,
+  nearest,
+} from "../../layout/log-plane";
 import { select } from "../../state/store";
 import { type Frame, numberAt, rowsOf, stringAt } from "../../wire/frame";
 import type { PointsHeader } from "../../wire/header";
@@ -24,9 +34,10 @@ const LEAST_TICK_PX = 46;
 const LEAST_RADIUS = 3;
 const MOST_RADIUS = 16;
 const REACH = 6;
-// What the name of a ridge needs beside it, and below that of the next.
-const FOOT = 60;
-const FOOT_LINE = 14;
+// A character of a name, and how far its middle may be from the line of its roof, and from the foot of its ridge.
+const CHAR_PX = 5.9;
+const BESIDE_PX = [-10, 10, -24, 24];
+const ABOVE_PX = [9, 23, 37];
 // Where rows without operations stand, in powers of ten from the left edge.
 const AT_THE_EDGE = 0.2;
 // More points say nothing; the table has all of them.
@@ -34,12 +45,11 @@ const MOST_POINTS = 300;
 
 type Props = TableProps & { readonly points: PointsHeader };
 
-interface Point {
+interface Point extends Disc {
   readonly row: number;
-  readonly x: number;
-  readonly y: number;
-  readonly radius: number;
 }
+
+type Roof = ReturnType<typeof linesOf>[number];
 
 interface Plane {
   readonly height: number;
@@ -118,12 +128,8 @@ function Chart(props: Props) {
 
 /** What a screen reader says of the picture: the rows are in the table. */
 function labelOf({ view, frame, points }: Props, chosen: string | undefined): string {
-  const roofs = points.roofs.map(({ title, flops_per_s, bytes_per_s }) =>
-    bytes_per_s > 0
-      ? `${title} ${formatValue(bytes_per_s, "bytes")} a second`
-      : `${title} ${formatValue(flops_per_s, "flop")} a second`,
-  );
-  const below = roofs.length > 0 ? ` below the roofs ${roofs.join(", ")}` : "";
+  const { roofs } = points;
+  const below = roofs.length > 0 ? ` below the roofs ${roofs.map(titleOf).join(", ")}` : "";
   const row = rowsOf(frame).find((each) => describeRow(view, frame, each).name === chosen);
   const said = row === undefined ? null : describeRow(view, frame, row);
   const now = said === null ? "" : ` Selected: ${said.name}, ${said.facts.join(", ")}.`;
@@ -137,8 +143,7 @@ function pointAt(event: MouseEvent, { points }: Plane): number {
 
 function planeOf(frame: Frame, columns: PointsHeader, width: number): Plane {
   const rows = rowsOf(frame).slice(0, MOST_POINTS);
-  const roof = Math.max(0, ...columns.roofs.map(({ flops_per_s }) => flops_per_s));
-  const bandwidth = columns.roofs.find(({ bytes_per_s }) => bytes_per_s > 0)?.bytes_per_s ?? 0;
+  const [roof, bandwidth] = highestOf(columns);
   const ridge = bandwidth > 0 ? roof / bandwidth : 0;
   const known = rows.map((row) => numberAt(frame, columns.x, row));
   const x = logAxis([...known, ridge, 0.1], width - LEFT - RIGHT);
@@ -162,6 +167,13 @@ function planeOf(frame: Frame, columns: PointsHeader, width: number): Plane {
   return { height, x, y, points };
 }
 
+/** The most operations and bytes a second. */
+function highestOf({ roofs }: PointsHeader): readonly [number, number] {
+  const highest = (name: "flops_per_s" | "bytes_per_s") =>
+    Math.max(0, ...roofs.map((roof) => roof[name]));
+  return [highest("flops_per_s"), highest("bytes_per_s")];
+}
+
 /** Where a row is; one without operations near the left edge, as far below the roof of the memory as its bytes are. */
 function placeOf(frame: Frame, columns: PointsHeader, row: number, least: number) {
   const x = numberAt(frame, columns.x, row);
@@ -177,7 +189,7 @@ function Axes({ plane: { height, x, y } }: { readonly plane: Plane }) {
         <g key={tick} transform={`translate(${LEFT + logPx(x, tick)} ${TOP})`}>
           <line y2={y.px} />
           <text y={y.px + 15} text-anchor="middle">
-            {tick >= 1 ? tick.toLocaleString("en-US") : String(tick)}
+            {tick < 1 ? String(tick) : formatCount(tick)}
           </text>
         </g>
       ))}
@@ -199,33 +211,30 @@ function Axes({ plane: { height, x, y } }: { readonly plane: Plane }) {
   );
 }
 
-/** A line for each roof: the memory's rises with the operations per byte, the others are level from their ridge on. */
+/**
+ * A line for each roof: the memory's rises with the operations per byte, the others are level from their ridge on. Their
+ * names stand where they cover no point and no other name, as far as there is such a place.
+ */
 function Roofs({ plane, points }: { readonly plane: Plane; readonly points: PointsHeader }) {
+  const taken: Disc[] = [...plane.points];
+  const placed = (places: readonly Label[]) => {
+    const place = freest(places, taken);
+    const { x, y, angle } = place;
+    taken.push(...discsOf(place));
+    return `translate(${x} ${y}) rotate(${(angle * 180) / Math.PI})`;
+  };
   return (
     <g class="tp-roofs">
-      {linesOf(plane, points).map(({ title, isMemory, from, to, foot }, number) => {
-        const at = isMemory ? { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 } : to;
-        const angle = (Math.atan2(to.y - from.y, to.x - from.x) * 180) / Math.PI;
-        const isFirst = from.x < FOOT;
+      {linesOf(plane, points).map((line) => {
+        const { title, from, foot } = line;
         return (
           <g key={title}>
-            <path d={`M${from.x},${from.y}L${to.x},${to.y}`} />
-            <text
-              y={-6}
-              text-anchor={isMemory ? "middle" : "end"}
-              transform={`translate(${at.x} ${at.y}) rotate(${angle})`}
-            >
-              {title}
-            </text>
+            <path d={`M${from.x},${from.y}L${line.to.x},${line.to.y}`} />
+            <text transform={placed(besideOf(line))}>{title}</text>
             {foot !== "" && (
               <>
                 <path class="tp-roof-ridge" d={`M${from.x},${from.y}V${plane.y.px}`} />
-                <text
-                  class="tp-roof-foot"
-                  x={from.x + (isFirst ? 4 : -4)}
-                  y={plane.y.px - 5 - FOOT_LINE * (points.roofs.length - 1 - number)}
-                  text-anchor={isFirst ? "start" : "end"}
-                >
+                <text class="tp-roof-foot" transform={placed(footsOf(line, plane))}>
                   {foot}
                 </text>
               </>
@@ -237,14 +246,40 @@ function Roofs({ plane, points }: { readonly plane: Plane; readonly points: Poin
   );
 }
 
+/** Where the name of a roof can stand: along its line, above it or below, the best place first. */
+function besideOf({ title, isMemory, from, to }: Roof): readonly Label[] {
+  const long = Math.hypot(to.x - from.x, to.y - from.y);
+  const angle = Math.atan2(to.y - from.y, to.x - from.x);
+  const px = title.length * CHAR_PX;
+  const along = isMemory
+    ? [long / 2, long / 4, long * 0.75]
+    : [long - px / 2, Math.min(px, long) / 2];
+  return BESIDE_PX.flatMap((beside) =>
+    along.map((at) => ({
+      x: from.x + at * Math.cos(angle) - beside * Math.sin(angle),
+      y: from.y + at * Math.sin(angle) + beside * Math.cos(angle),
+      angle,
+      px,
+    })),
+  );
+}
+
+/** Where the name of a ridge can stand: on both sides of its line, the best place first. */
+function footsOf({ from, foot }: Roof, { y }: Plane): readonly Label[] {
+  const px = foot.length * CHAR_PX;
+  return ABOVE_PX.flatMap((above) =>
+    [-1, 1].map((side) => ({ x: from.x + side * (4 + px / 2), y: y.px - above, angle: 0, px })),
+  ).filter(({ x }) => x > px / 2);
+}
+
 /** Both ends of each roof, and what stands below the ridge from which on it is level, if that can be seen. */
-function linesOf({ x, y }: Plane, { roofs }: PointsHeader) {
-  const bandwidth = roofs.find(({ bytes_per_s }) => bytes_per_s > 0)?.bytes_per_s ?? 0;
-  const highest = Math.max(0, ...roofs.map(({ flops_per_s }) => flops_per_s));
+function linesOf({ x, y }: Plane, points: PointsHeader) {
+  const [highest, bandwidth] = highestOf(points);
   const left = 10 ** x.from;
   const right = 10 ** x.to;
   const ridge = bandwidth > 0 && highest > 0 ? Math.min(highest / bandwidth, right) : right;
-  return roofs.map(({ title, flops_per_s, bytes_per_s }) => {
+  return points.roofs.map((roof) => {
+    const { flops_per_s, bytes_per_s } = roof;
     const isMemory = bytes_per_s > 0;
     const begins = isMemory || bandwidth <= 0 ? left : Math.max(flops_per_s / bandwidth, left);
     const ends = isMemory ? ridge : right;
@@ -252,14 +287,13 @@ function linesOf({ x, y }: Plane, { roofs }: PointsHeader) {
       y.px - logPx(y, isMemory ? intensity * bytes_per_s : flops_per_s);
     const from = { x: logPx(x, begins), y: heightAt(begins) };
     const to = { x: logPx(x, ends), y: heightAt(ends) };
-    const rate = isMemory ? rateOf(bytes_per_s, "B/s") : rateOf(flops_per_s, "FLOP/s");
-    const at = Number(begins.toPrecision(3)).toLocaleString("en-US");
-    const foot = !isMemory && begins > left && begins < right ? `ridge ${at}` : "";
-    return { title: `${title} ${rate}`, isMemory, from, to, foot };
+    const foot = !isMemory && begins > left && begins < right ? `ridge ${formatCount(begins)}` : "";
+    return { title: titleOf(roof), isMemory, from, to, foot };
   });
 }
 
-/** "3.35 TB/s": decimal, as makers write it. */
-function rateOf(value: number, unit: string): string {
-  return `${formatValue(value, "flop").replace("FLOP", "")}${unit}`;
+/** "memory 3.35 TB/s": decimal, as makers write it. */
+function titleOf({ title, flops_per_s, bytes_per_s }: PointsHeader["roofs"][number]): string {
+  const unit = bytes_per_s > 0 ? "B" : "FLOP";
+  return `${title} ${formatValue(bytes_per_s || flops_per_s, "flop").replace("FLOP", unit)}/s`;
 }

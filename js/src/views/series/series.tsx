@@ -51,7 +51,7 @@ export function SeriesView({ report, view, frame }: SeriesProps) {
   const table = tableId(report.id, view.name);
   const note = laneNote(lane, marks, series);
   return (
-    <div class="tp-view" data-tp-lane={lane} data-tp-points={series.time_ns.length}>
+    <div class="tp-view" data-tp-points={series.time_ns.length}>
       <Tools>
         <Groupings report={report} view={view} />
         <LaneChoice choice={choice} lanes={lanes} lane={lane} />

@@ -1,6 +1,6 @@
 /** Says which range of time the views show, and shows everything again. */
 
-import { formatNs } from "../../base/format";
+import { formatNs, whenIn } from "../../base/format";
 import type { StepBar } from "../../layout/step-bars";
 import { Button } from "../common/button";
 import { type ReportContext, shownView } from "../common/context";
@@ -16,14 +16,14 @@ export function RangeBar({ report }: { readonly report: ReportContext }) {
   const step = bars.find((bar) => isChosen(report.store, bar));
   const { start, end } = range.value;
   const around = bars.find((bar) => bar.start_ns <= start && start < bar.start_ns + bar.dur_ns);
-  const from = formatNs(start - (around?.start_ns ?? 0));
   const note = noteOn(report);
-  const place = around === undefined ? `from ${from}` : `from ${from} into step ${around.number}`;
+  const from =
+    around === undefined ? formatNs(start) : whenIn(start - around.start_ns, around.number);
   return (
     <p class="tp-range-bar" role="status">
       <span>
         {step === undefined
-          ? `Range of ${formatNs(end - start)}, ${place}`
+          ? `Range of ${formatNs(end - start)}, from ${from}`
           : `Step ${step.number}, ${formatNs(end - start)}`}
       </span>
       <span class="tp-left-out-reason">

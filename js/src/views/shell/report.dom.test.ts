@@ -472,10 +472,8 @@ describe("a view that the kernel computes for a range", () => {
     await answer(failed, {});
     expect(boxes(failed)).toContain("2 boxes");
     const empty = await inRange({ ranged: ["flame"] });
-    await answer(empty, { empty: "There is nothing to show in this range." });
-    expect(find(empty.root, ".tp-panel").textContent).toBe(
-      "There is nothing to show in this range.",
-    );
+    await answer(empty, { empty: "Nothing in this range." });
+    expect(find(empty.root, ".tp-panel").textContent).toBe("Nothing in this range.");
   });
 
   it("does not ask for the threads in time order, which the page cuts itself", async () => {
@@ -577,10 +575,8 @@ describe("a grouping that the kernel builds on request", () => {
   it("leaves a way to the other groupings where nothing ran", async () => {
     const report = await bySteps(["ops_step"]);
     await choose(report);
-    await answer(report, [], "There is nothing to show in this range.");
-    expect(find(report.root, ".tp-sentence").textContent).toBe(
-      "There is nothing to show in this range.",
-    );
+    await answer(report, [], "Nothing in this range.");
+    expect(find(report.root, ".tp-sentence").textContent).toBe("Nothing in this range.");
     expect(report.root.querySelector('[aria-label="Group by"]')).not.toBeNull();
     find(report.root, ".tp-range-bar button").click();
   });

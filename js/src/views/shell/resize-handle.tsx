@@ -24,7 +24,7 @@ export function ResizeHandle({ root }: { readonly root: HTMLElement }) {
       <div class="tp-edge" aria-hidden="true" {...pointer} />
       <Button
         class="tp-handle"
-        aria-label="Report height: drag, or use the up and down arrow keys"
+        aria-label="Report height: drag or use the arrow keys"
         title="Drag to change the height; double click to fit"
         {...pointer}
         onKey={onKey}

@@ -137,8 +137,6 @@ function arrow(sorted: SortDirection | false): string {
 
 /** The full title and the definition, shown on hover. */
 function tooltip({ title, header, isLead }: GridColumn): string {
-  const pinning = isLead
-    ? ""
-    : "Shift+click or P: keep this column beside the names, or no longer.";
+  const pinning = isLead ? "" : "Shift+click or P: keep this column beside the names, or not.";
   return [title, header.definition, pinning].filter((part) => part !== "").join("\n");
 }

@@ -12,7 +12,7 @@ import { type TimelineModel, timelineModelOf } from "../timeline/timeline-model"
 import { NO_OP } from "../timeline/timeline-range";
 import { TableView } from "./grid";
 
-const NOTHING = "There is nothing to show in this range.";
+const NOTHING = "Nothing in this range.";
 
 /** Tables that the page counts for a range itself, where it has no kernel that computes them. */
 export function canCountRange(report: ReportContext, view: TableHeader): boolean {

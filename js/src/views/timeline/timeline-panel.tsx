@@ -368,7 +368,7 @@ function AnswerTable({ sums, state }: AnswerProps) {
 }
 
 function RangeTable({ sums: { rows, first, count, time } }: { readonly sums: RangeSums }) {
-  if (rows.length === 0) return <p class="tp-side-hint">There is nothing to show in this range.</p>;
+  if (rows.length === 0) return <p class="tp-side-hint">Nothing in this range.</p>;
   const { format, suffix } = columnFormat("ns", rows[0]?.ns ?? 0);
   const hidden = rows.length - MOST_ROWS;
   return (

@@ -3,7 +3,7 @@ import { sliceLane, slicesFrame } from "../../../test/slices";
 import { SLICES_VIEW, type Slice, sliceFrame } from "../../../test/timeline-slices";
 import { ns } from "../../base/units";
 import { createTimelineModel, originOf } from "./timeline-model";
-import { describeSlice, detailsOf, partTitle, stepsText } from "./timeline-words";
+import { describeSlice, detailsOf, partTitle, stepsText, whenOf } from "./timeline-words";
 
 const KERNEL = "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>(int)";
 
@@ -67,6 +67,12 @@ function span(start: number, end: number) {
 }
 
 describe("what is said of a slice", () => {
+  it("begins at the start of a step, or some time into it", () => {
+    // A slice on the edge of two steps is of the second.
+    expect(whenOf(MODEL, KERNEL_ROW, 100_000)).toBe("at the start of step 5");
+    expect(whenOf(MODEL, KERNEL_ROW, 110_000)).toBe("10 µs into step 5");
+  });
+
   it("calls a kernel by its short name, and keeps the full one", () => {
     const { name, facts } = describeSlice(MODEL, KERNEL_ROW);
     expect(name).toBe("add f32");

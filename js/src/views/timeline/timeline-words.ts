@@ -1,6 +1,6 @@
 /** What a slice is, in words. */
 
-import { formatCount, formatNs, plural } from "../../base/format";
+import { formatCount, formatNs, plural, whenIn } from "../../base/format";
 import { measureText } from "../../base/measure";
 import { displayName } from "../../base/names";
 import type { Span } from "../../base/scale";
@@ -74,12 +74,12 @@ export function isAll({ whole }: Place, { start, end }: Span<Ns>): boolean {
   return start <= whole.start && end >= whole.end;
 }
 
-/** "39.6 ms into step 5", of a slice or of a moment. */
+/** "39.6 ms into step 5", or "at the start of step 5", of a slice or of a moment. */
 export function whenOf(model: TimelineModel, row: number, start = model.start[row] ?? 0): string {
   const step = stepAt(model, start);
   return step === undefined
     ? `at ${formatNs(start - model.whole.start)}`
-    : `${formatNs(start - step.start)} into step ${step.number}`;
+    : whenIn(start - step.start, step.number, "at ");
 }
 
 export function describeSlice(model: TimelineModel, row: number): FooterItem {
