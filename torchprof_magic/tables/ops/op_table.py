@@ -88,7 +88,7 @@ _OWN_COLUMNS = (
     ),
     Column(
         name="self_cpu_ratio",
-        title="Of all ops %",
+        title="Of all self CPU %",
         unit="ratio",
         definition="Self CPU time as a share of the self CPU time of all ops and annotations except steps, on all "
         "threads together: not of the step.",

@@ -393,7 +393,7 @@ function Actions({ moves, options }: MovesProps & { readonly options: Signal<Fla
         leaveOut("hide", name),
       )}
       {file !== undefined &&
-        button("Hide file", `Leave out the frames of ${file}; what they call stays`, () =>
+        button("Hide file", `Leave out frames of ${file}; what they call stays`, () =>
           leaveOut("file", file),
         )}
     </span>

@@ -201,7 +201,7 @@ function Fold({ options, frame, onChange }: FoldProps) {
         {hasLibraries && (
           <Button
             aria-pressed={!foldsLibraries}
-            title="Frames of torch, Python and other libraries that only call one other function"
+            title="Library frames that only call one other function"
             onClick={() => onChange({ ...options, foldsLibraries: !foldsLibraries })}
           >
             Libraries
@@ -209,7 +209,7 @@ function Fold({ options, frame, onChange }: FoldProps) {
         )}
         <Button
           aria-pressed={collapsesRecursion}
-          title="Calls of a function by itself count for its outermost box"
+          title="Recursive calls count for the outermost box"
           onClick={() => onChange({ ...options, collapsesRecursion: !collapsesRecursion })}
         >
           Fold recursion

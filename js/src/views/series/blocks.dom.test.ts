@@ -17,7 +17,7 @@ function group(title: string, mib: number): BlockGroup {
 function textOf(
   end: number,
   grown: readonly BlockGroup[],
-  { state = "ready" as Blocks["state"], steps = 3, most = 400 } = {},
+  { state = "ready" as Blocks["state"], steps = 3, most = 400, others = [50] } = {},
 ) {
   const blocks: Blocks = {
     state,
@@ -25,7 +25,7 @@ function textOf(
     listed: "peak",
     time: 5,
     total: 400 * MIB,
-    groups: [group("x", 250), group("y", 100), group("z", 50)],
+    groups: [group("x", 250), group("y", 100), ...others.map((mib) => group("z", mib))],
     leaks: [],
     trend: [],
     rise: { start: 100 * MIB, most: most * MIB, end: end * MIB },
@@ -46,6 +46,13 @@ it("names the two that hold most of the peak, and says where all that grows is f
     `${PEAK}In 3 steps, memory in use grows from 100 MiB to 400 MiB, and is 90 MiB at the end.`,
   );
   expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Memory in use does not grow in 3 steps.`);
+});
+
+it("says how many hold as much as the last that is named, to the digits of the list", () => {
+  const said = (...others: number[]) => textOf(90, [], { others });
+  // 100.0 MiB: 99.96 is written like it, 99.94 is not.
+  expect(said(99.96, 99.94)).toContain("then 100.0 MiB y and 1 other with as much. In 3 steps");
+  expect(said(100, 100, 20)).toContain("then 100.0 MiB y and 2 others with as much. In 3 steps");
 });
 
 it("names what grows only where that is more than half of what is new", () => {

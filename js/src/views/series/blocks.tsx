@@ -81,6 +81,8 @@ export function Holders({
   const holders = groups.slice(0, MOST_HOLDERS);
   // As in the list.
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
+  const least = format(holders.at(-1)?.bytes ?? 0);
+  const equals = groups.slice(MOST_HOLDERS).filter(({ bytes }) => format(bytes) === least).length;
   return (
     <p class="tp-answer">
       {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
@@ -93,7 +95,7 @@ export function Holders({
           <Holder title={title} op={op} />
         </span>
       ))}
-      . {rising}
+      {equals > 0 && ` and ${plural(equals, "other")} with as much`}. {rising}
     </p>
   );
 }

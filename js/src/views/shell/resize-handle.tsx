@@ -25,7 +25,7 @@ export function ResizeHandle({ root }: { readonly root: HTMLElement }) {
       <Button
         class="tp-handle"
         aria-label="Report height: drag or use the arrow keys"
-        title="Drag to change the height; double click to fit"
+        title="Drag to resize; double click to fit"
         {...pointer}
         onKey={onKey}
       >

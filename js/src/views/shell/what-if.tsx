@@ -27,7 +27,7 @@ export function WhatIf({ report, name }: WhatIfProps) {
   return (
     <Button
       class="tp-button"
-      title="What a step would take if this were twice as fast"
+      title="What a step would take if this were 2× faster"
       onClick={() => void ask()}
     >
       If 2× faster
