@@ -45,6 +45,8 @@ const canvas = {
   extends: true as const,
   test: {
     name: "canvas",
+    // A page of its own for each file takes longer than its tests; each test removes what it has shown.
+    isolate: false,
     include: ["src/**/*.browser.test.ts"],
     browser: {
       enabled: true,

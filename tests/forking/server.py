@@ -2,7 +2,7 @@
 
     python server.py SOCKET
 
-Polars starts threads when it is imported, and would hang in a fork, so each fork imports it itself.
+A fork has none of the threads of polars, which it starts when it is first used. So nothing is read or recorded here.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ import anywidget  # noqa: F401
 import ipykernel.kernelapp
 import ipykernel.zmqshell  # noqa: F401
 import torch._inductor.config  # noqa: F401
+
+import torchprof_magic.ipython.extension
+import torchprof_magic.jobs.report
+import torchprof_magic.profiling
+import torchprof_magic.report.trace_report  # noqa: F401
 
 ANEW = b"anew"
 # What Python and torch read when they start: a Python in which it is different is started anew.
