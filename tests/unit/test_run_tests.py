@@ -26,6 +26,8 @@ def run(folder: Path, *tests: str) -> tuple[int, str]:
     """Return the status and the end of what is printed."""
     (folder / "test_few.py").write_text("".join(tests))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+    # Other plugins are imported for seconds, in each of the four processes.
+    clean |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist.plugin"}
     ran = subprocess.run(
         [sys.executable, str(SCRIPT), "-n", "1", "-q", "--rootdir", "."],
         cwd=folder, env=clean, capture_output=True, text=True, check=False, timeout=200,

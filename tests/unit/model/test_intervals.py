@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from amount import sampled
 
 from torchprof_magic.model import intervals
 from torchprof_magic.model.intervals import (
@@ -56,7 +57,7 @@ def test_zero_length_events_nest_like_any_other() -> None:
     assert parent.tolist() == [-1, 0, 0, -1]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sampled(range(40)))
 def test_nesting_equals_a_stack_that_reads_events_one_by_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 40, (60, 3))
@@ -151,7 +152,7 @@ def test_own_time_is_what_no_child_covers_when_children_overlap_each_other() -> 
     assert self_time(parent, dur).tolist() == [25, 30, 35, 5, 5, 9]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_own_time_equals_a_count_of_each_single_ns(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 30, (25, 3))

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from amount import sampled
 from support import annotation, frame, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
@@ -174,7 +175,7 @@ def test_lines_and_modules_have_names_that_merge_lists() -> None:
     assert names[7:] == ["line 9", "act: <b>ReLU</b>", "Conv2d"]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 def test_times_of_random_programs_add_up(seed: int) -> None:
     random = np.random.default_rng(seed)
     events, scopes, time = [], [], 0
@@ -275,7 +276,7 @@ def random_boxes(seed: int) -> Trace:
     return watched(*events, scopes=tuple(sorted(scopes, key=lambda scope: scope[1])))
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", sampled(range(100)))
 def test_every_moment_of_a_thread_belongs_to_one_box(seed: int) -> None:
     trace = random_boxes(seed)
     found = host_boxes(trace)

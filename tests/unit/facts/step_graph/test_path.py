@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 import pytest
+from amount import sampled
 from support import annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
@@ -274,7 +275,7 @@ def test_where_steps_overlap_each_path_takes_all_of_its_step() -> None:
     assert path_of(make_trace(*events))[-1] == ("assumed", 232, 49)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", sampled(range(25)))
 def test_whatever_the_times_say_paths_add_up_and_less_to_do_takes_no_longer(seed: int) -> None:
     report = Report(make_trace(*contradictory(random.Random(seed))))  # noqa: S311 - times of a test
     trace = report.as_analysed

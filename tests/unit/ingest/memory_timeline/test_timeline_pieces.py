@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from amount import sampled
 
 from torchprof_magic.ingest.memory_timeline.pieces import Piece, pieces_of
 
@@ -24,7 +25,7 @@ def test_more_freed_than_there_is_counts() -> None:
     assert pieces_of([(2, 5), (2, -9), (2, -1)]) == ([Piece(2, 5, 0, 1)], 5)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20)))
 def test_pieces_add_up_to_every_level_and_are_no_more_than_the_changes(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - the same ones in every run
     levels, changes, wanted = [0, 0, 0], [], []
