@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from amount import sampled
+from amount import sampled, thorough
 from driver import open_tab, screenshot, show_file, walk_by_keys
 from gpu_trace import GEMM, gpu_events
 from playwright.sync_api import Browser, Page, expect
@@ -128,6 +128,7 @@ def test_a_step_of_which_work_is_missing_is_marked_and_the_time_is_hatched(page:
     screenshot(page, "file-lossy-timeline")
 
 
+@thorough  # test_hostile_pages.py has many more names
 def test_hostile_names_are_text_in_the_file(report: tp.Report, page: Page, tmp_path: Path) -> None:
     assert set(HOSTILE) <= set(report.ops["name"])
     page.goto(report.to_html(tmp_path / "report.html").as_uri())
@@ -146,6 +147,7 @@ def test_hostile_names_are_text_in_the_file(report: tp.Report, page: Page, tmp_p
     assert page.locator("main img").count() == 0
 
 
+@thorough  # test_hostile_pages.py has many more names
 def test_hostile_names_are_text_in_the_static_copy(report: tp.Report, page: Page, tmp_path: Path) -> None:
     file = tmp_path / "static.html"
     file.write_text(f"<!DOCTYPE html><meta charset=utf-8>{report._repr_html_()}", encoding="utf-8")

@@ -95,6 +95,7 @@ def test_the_live_report_hides_its_static_copy(lab: Lab) -> None:
     expect(static).to_be_hidden()
 
 
+@thorough  # test_accessibility.py sorts and searches it by keys
 def test_the_table_sorts_and_searches(lab: Lab) -> None:
     report = lab.report()
     open_tab(report, "ops")
@@ -216,6 +217,7 @@ def test_no_key_reaches_the_notebook(lab: Lab, view: str) -> None:
     assert lab.state()[3] == before[3]
 
 
+@thorough  # in a file, they do in the sample
 def test_keys_alone_lead_through_all_views(lab: Lab) -> None:
     report = lab.report()
     before = lab.state()
@@ -225,6 +227,7 @@ def test_keys_alone_lead_through_all_views(lab: Lab) -> None:
     assert (after[0], after[3]) == (before[0], before[3])
 
 
+@thorough  # test_interactions.py tries two widths of a notebook
 def test_a_narrow_notebook_overflows_nowhere(lab: Lab) -> None:
     report = lab.report()
     lab.page.set_viewport_size({"width": 700, "height": 1000})

@@ -162,6 +162,7 @@ def test_hover_says_the_same_of_a_kernel(timeline: Timeline) -> None:
     expect(timeline.footer).to_contain_text("by aten::mm")
 
 
+@thorough  # test_interactions.py does it without windows
 def test_a_click_on_a_kernel_shows_its_launch_its_op_and_what_was_recorded(lab: Lab) -> None:
     seen = []
     for each in in_turn(lab):
@@ -195,6 +196,7 @@ def test_keys_go_from_slice_to_slice_in_the_same_way(lab: Lab) -> None:
     assert len(set(seen[0])) > 3
 
 
+@thorough  # test_interactions.py does it without windows
 def test_a_wait_says_the_other_waits_of_its_gap_and_the_work_around_it(lab: Lab) -> None:
     seen = []
     for each in in_turn(lab):
