@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 # Two more than cores, because tests wait for kernels and browsers to start. Long files come first in the tree.
-_BESIDE = ("-n", str(2 + (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder", "--durations=40")
+_WORKERS = ("-n", str(2 + (os.cpu_count() or 1)), "--dist", "loadfile", "--no-loadscope-reorder")
+# The plugin of hypothesis reads all of the package in each worker before the first test, whatever tests it is to run.
+_BESIDE = (*_WORKERS, "-p", "no:hypothesispytest", "--durations=40")
 _ALONE = ("-n", "0", "--last-failed", "--last-failed-no-failures=none")
 _AGAIN = "--again"
 _FAILED = 1  # pytest's status where tests failed, and nothing else went wrong
