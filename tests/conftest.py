@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from amount import IS_WHOLE
-from forking import forks
+from forking import CAN_FORK, forks
 
 # jsonschema, which nbformat imports, compiles the grammars of addresses for seconds; without, it checks no addresses.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
@@ -129,8 +129,10 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch the tests of each process that runs some."""
+    """Watch the tests of each process that runs some, and start what is forked for all workers of ``make test``."""
     config.pluginmanager.register(LastResort(config))
+    if CAN_FORK and config.getoption("dist", None) == "loadfile" and not hasattr(config, "workerinput"):
+        forks().share()
 
 
 @pytest.fixture(scope="session", autouse=True)

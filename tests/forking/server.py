@@ -55,8 +55,9 @@ class Server:
         self._ready = selectors.DefaultSelector()
         self._clients: dict[int, socket.socket] = {}
         self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(address)
+        self._listening.bind(f"{address}.soon")
         self._listening.listen(16)
+        Path(f"{address}.soon").rename(address)
         self._ready.register(self._listening, selectors.EVENT_READ, self._fork)
         self._ready.register(0, selectors.EVENT_READ, None)
 
@@ -188,11 +189,10 @@ def _run_code(code: CodeType, **names: str) -> None:
 
 def main() -> None:
     """Serve; in a fork, be what was asked for."""
-    server = Server(sys.argv[1])
     # Otherwise each fork looks through all of torch before it ends, and in collections, for longer than it runs.
     gc.collect()
     gc.freeze()
-    print("ready", flush=True)
+    server = Server(sys.argv[1])
     if (request := server.serve()) is not None:
         become(request)
 
