@@ -131,6 +131,8 @@ def pytest_sessionfinish() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Watch the tests of each process that runs some, and start what is forked for all workers of ``make test``."""
     config.pluginmanager.register(LastResort(config))
+    # The package holds no assertions to explain. As its plugin is installed, pytest would compile all of it once more.
+    config.pluginmanager.rewrite_hook._must_rewrite.discard("torchprof_magic")
     if CAN_FORK and config.getoption("dist", None) == "loadfile" and not hasattr(config, "workerinput"):
         forks().share()
 

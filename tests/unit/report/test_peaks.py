@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from amount import IS_WHOLE
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import TraitError
 
@@ -174,7 +175,11 @@ def test_figures_that_make_no_sense_are_refused_and_change_nothing(values: dict[
     assert tp.peaks.of("it was before") is not None
 
 
-def test_the_cpu_is_measured_and_known_to_later_processes(tmp_path: Path) -> None:
+def test_the_cpu_is_measured_and_known_to_later_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchprof_magic.trials import peak as trials  # noqa: PLC0415 - imports torch
+
+    if not IS_WHOLE:  # large products take seconds on a busy machine
+        monkeypatch.setattr(trials, "_SIDES", (128,))
     found = tp.measure_peak(0.2)
     assert found.path == tmp_path / "peaks.json"
     assert 1e8 < found.flops_per_s["f32"] < 1e15
