@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import tempfile
+import time
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,8 @@ sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 # By default OpenMP's threads spin while they wait for one another. Where several test processes share the cores, a
 # small training step took ten times as long that way, and five times as much processor time.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+COMPILED = "tests are compiled"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # inherited from nohup or `make test &`
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -74,14 +78,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object | Non
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect no garbage among what is imported, and leave it and the tests out wherever all objects are looked at."""
     gc.disable()
     try:
-        return (yield)
+        with _one_compiles_for_all(session.config):
+            return (yield)
     finally:
         gc.enable()
         _leave_out_what_is_there()
+
+
+@contextmanager
+def _one_compiles_for_all(config: pytest.Config) -> Iterator[None]:
+    """Let the first worker compile the tests alone; the others would compile all of them at the same time."""
+    given = getattr(config, "workerinput", {})
+    if not given or not forks().is_shared():
+        yield
+        return
+    done = forks().folder() / COMPILED
+    ends = time.monotonic() + LastResort.AFTER_S
+    while given["workerid"] != "gw0" and not done.exists() and time.monotonic() < ends:
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        done.touch()
 
 
 def _leave_out_what_is_there() -> None:
@@ -135,6 +157,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.rewrite_hook._must_rewrite.discard("torchprof_magic")
     if CAN_FORK and config.getoption("dist", None) == "loadfile" and not hasattr(config, "workerinput"):
         forks().share()
+        if any((Path(__file__).parent / "unit" / "__pycache__").glob("*-pytest-*")):
+            (forks().folder() / COMPILED).touch()
 
 
 @pytest.fixture(scope="session", autouse=True)

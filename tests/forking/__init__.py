@@ -36,14 +36,23 @@ class Forks:
         self._path: Path | None = None
 
     def path(self) -> Path:
-        """Return the folder for ``JUPYTER_PATH``, whose kernel ``python3`` is forked."""
-        shared = os.environ.get(_SHARED)
-        folder = self._path = self._path or (Path(shared) if shared else self._begun())
+        """Return the folder for ``JUPYTER_PATH``, whose kernel ``python3`` is forked, when it can be."""
+        folder = self.folder()
         ends = time.monotonic() + _MOST_S
         while not (folder / _ADDRESS).exists():
             assert time.monotonic() < ends, "the process that forks has not begun to listen"
             time.sleep(0.02)
         return folder
+
+    def folder(self) -> Path:
+        """Return the folder of what forks, which may not be ready yet."""
+        shared = os.environ.get(_SHARED)
+        self._path = self._path or (Path(shared) if shared else self._begun())
+        return self._path
+
+    def is_shared(self) -> bool:
+        """Return whether all workers have the same."""
+        return _SHARED in os.environ
 
     def share(self) -> None:
         """Start the process for all workers of the tests that this process starts, and do not wait for it."""
