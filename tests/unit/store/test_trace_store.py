@@ -6,13 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forking import forked_python
 
 from torchprof_magic.model.errors import OptionsError, StoreError
 from torchprof_magic.store import index, journal, marks
@@ -434,7 +434,7 @@ for cycle in range(5):
 
 
 def test_processes_that_store_at_once_do_not_spoil_the_index(source: Path, folder: Path) -> None:
-    ranks = [subprocess.Popen([sys.executable, "-c", RANK, folder, source, str(rank)]) for rank in range(3)]
+    ranks = [subprocess.Popen(forked_python("-c", RANK, str(folder), str(source), str(rank))) for rank in range(3)]
     assert [process.wait() for process in ranks] == [0, 0, 0]
     assert names_in(folder) == [f"{rank}-{cycle}.json" for rank in range(3) for cycle in (3, 4)]
     assert len(saved_traces(folder)) == 15

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from capturing import codes, names_in, record, work
+from forking import forked_python
 from torch.profiler.profiler import _KinetoProfile
 
 import torchprof_magic as tp
@@ -460,8 +461,8 @@ def test_a_killed_run_is_reported_with_its_fallback_files(tmp_path: Path, monkey
     (there / "cycle-1.pt.trace.json").write_text("{}")
     (there / ".cycle-2.pt.trace.json.part").write_text("half of it")
     (foreign / ".cycle-0.pt.trace.json.part").write_text("not ours")
-    arguments = [sys.executable, "-c", textwrap.dedent(script), *map(str, (temporary, there, gone, foreign))]
-    subprocess.run(arguments, check=False)
+    arguments = ("-c", textwrap.dedent(script), *map(str, (temporary, there, gone, foreign)))
+    subprocess.run(forked_python(*arguments), check=False)
     (run,) = take_unfinished()
     assert (run.title, run.paths) == ("In [5]", (there / "cycle-1.pt.trace.json",))
     assert [path.name for path in there.iterdir()] == ["cycle-1.pt.trace.json"]
