@@ -284,3 +284,27 @@ def test_a_full_buffer_is_no_leak_in_several_cycles_and_in_two_passes_and_a_list
             kept.append(torch.randn(200, 10))
     found = p.report.leaks.select("bytes_per_step", "steps", "certainty").rows()
     assert found == [(200 * 10 * 4, steps, "measured")]
+
+
+FUNCTIONAL = """\
+from torch.func import functional_call, grad
+def loss_of(parameters):
+    return functional_call(model, parameters, (x,)).square().mean()
+parameters, kept = dict(model.named_parameters()), []
+"""
+FUNCTIONAL_LOOP = """\
+%%torchprof --memory --shapes --active 5 --display none
+for number in range(8):
+    found = grad(loss_of)(parameters)
+    parameters = {{name: (old - 0.01 * found[name]).detach() for name, old in parameters.items()}}
+    {step}
+"""
+
+
+@pytest.mark.parametrize(("step", "rules"), [("pass", []), ("kept.append(parameters)", ["memory_leak"])])
+def test_what_torch_keeps_of_wrapped_tensors_is_no_leak_of_the_program(shell: Any, step: str, rules: list[str]) -> None:
+    shell.run_cell(SETUP + FUNCTIONAL).raise_error()
+    shell.run_cell(FUNCTIONAL_LOOP.format(step=step)).raise_error()
+    assert tp.last is not None
+    assert [each.rule for each in tp.last.advice if each.rule == "memory_leak"] == rules
+    assert "capture.kept_tensors" in [problem.code for problem in tp.last.problems]

@@ -234,6 +234,14 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "To record more steps with details, add --budget with a larger size.",
         "Without a flag that says what to record, details may take 1 GB while they are recorded.",
     ),
+    "capture.kept_tensors": Kind(
+        "warning",
+        "torch's recording kept {size} of tensors that the program had let go, and perhaps more that no object of "
+        "Python used. By that, the memory in use and its peak are higher than without the profiler.",
+        "torch keeps what torch.func and vmap have wrapped until a recording ends. Fewer recorded steps, as with "
+        "--active 1, keep less.",
+        "Memory of the host became free when torch's events of the recording were deleted: nothing else held it.",
+    ),
     "capture.no_lines": Kind(
         "info",
         "Lines of your functions were not timed, because {reason}.",

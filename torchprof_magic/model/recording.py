@@ -131,6 +131,7 @@ class TagBatch:
 class LiveStorage:
     """Memory of a tensor of the host that existed before a recording (``is_older``) or at its end.
 
+    ``is_in_use`` is whether the program held it at the end. What is neither was held by torch's recording alone.
     ``gone_ns`` is when an older one was released, by ``time.perf_counter_ns``; None if it is in use at the end, or if
     the moment is not known.
     """

@@ -536,7 +536,13 @@ STORAGES_COLUMNS = (
     FrameColumn("address", pl.UInt64, "id", "Address of the storage."),
     FrameColumn("bytes", pl.Int64, "bytes", "Its size.", least=0, most=MAX_SUM, is_summed=True),
     FrameColumn("is_older", pl.Boolean, "bool", "Whether it was in use before the recording."),
-    FrameColumn("is_in_use", pl.Boolean, "bool", "Whether it was in use at the end of the recording."),
+    FrameColumn(
+        "is_in_use",
+        pl.Boolean,
+        "bool",
+        "Whether the program held it at the end of the recording. What it "
+        "neither held before was kept by the recording itself.",
+    ),
     FrameColumn(
         "gone_ns",
         pl.Int64,

@@ -142,6 +142,11 @@ class FinishedCycles:
                 discard(cycle.path)
         self.cycles[:] = [cycle for cycle in self.cycles if cycle.number in kept]
 
+    @property
+    def has_events(self) -> bool:
+        """Whether torch's events of the last saved cycle are in memory."""
+        return self._spent is not None
+
     def free(self) -> None:
         """Free torch's events of the last saved cycle."""
         self._spent = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from torchprof_magic.capture.torch_api.graphs import graph_nodes, kept_by_node
 from torchprof_magic.capture.torch_api.patching import unseen
@@ -24,13 +24,15 @@ from torchprof_magic.capture.torch_api.storages import (
 from torchprof_magic.model.recording import LiveStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import torch
 
 # Looking at a tensor takes about 3 µs, and at a node of autograd 10 µs. With more of them, not all is known.
 MOST_TENSORS = 100_000
 MOST_NODES = 20_000
+
+_Refs: TypeAlias = "list[weakref.ref[torch.UntypedStorage]]"
 
 
 class LiveStorages:
@@ -44,18 +46,23 @@ class LiveStorages:
     def __init__(self) -> None:
         self._older: list[_Older] = []
         self._gone_ns: dict[int, int] = {}  # by the id of the weak reference
+        self._new: dict[int, _Refs] = {}
         self._knows_all = False
+        self.grew = False
 
     def begin_cycle(self) -> None:
         """Note what exists now: a recording is about to begin."""
-        self._older, self._gone_ns, self._knows_all = [], {}, False
+        self._older, self._gone_ns, self._new, self._knows_all, self.grew = [], {}, {}, False, False
         found = _Reached()
         with unseen():
             self._older = [self._watched(address, reached) for address, reached in found.storages.items()]
         self._knows_all = found.is_whole
 
     def take(self) -> tuple[LiveStorage, ...] | None:
-        """Return what was noted at the begin, and what is new at the end of a recording; None if not all is known."""
+        """Return what was noted at the begin, and what is new at the end of a recording; None if not all is known.
+
+        ``grew`` is whether there is more of the new than was released of the older.
+        """
         older, self._older = self._older, []
         gone_ns, self._gone_ns = self._gone_ns, {}
         if not self._knows_all:
@@ -63,12 +70,27 @@ class LiveStorages:
         rows = [each.as_row(gone_ns) for each in older]
         found = _Reached()
         kept = {row.address for row in rows if row.is_in_use}
+        new = {address: reached for address, reached in found.storages.items() if address not in kept}
+        self._new = {address: [*map(weakref.ref, reached.objects.values())] for address, reached in new.items()}
+        released_bytes = sum(row.size_bytes for row in rows if not row.is_in_use)
+        self.grew = sum(reached.size_bytes for reached in new.values()) > released_bytes
         rows += [
             LiveStorage(address=address, size_bytes=reached.size_bytes, is_older=False, is_in_use=True)
-            for address, reached in found.storages.items()
-            if address not in kept
+            for address, reached in new.items()
         ]
         return tuple(rows) if found.is_whole else None
+
+    def held_until(self, free: Callable[[], None]) -> frozenset[int]:
+        """Call ``free``, and return the addresses of what was new after the recording and has gone by this call.
+
+        torch's events keep the tensors that torch.func and vmap have wrapped, although the program lets them go.
+        """
+        before = self._new_in_use()
+        free()
+        return before - self._new_in_use()
+
+    def _new_in_use(self) -> frozenset[int]:
+        return frozenset(address for address, refs in self._new.items() if any(_left(refs)))
 
     def _watched(self, address: int, reached: _Storage) -> _Older:
         """Return a storage without what holds it, which notes when that goes."""
@@ -93,7 +115,7 @@ class _Older:
 
     address: int
     size_bytes: int
-    objects: list[weakref.ref[torch.UntypedStorage]]
+    objects: _Refs
 
     def as_row(self, gone_ns: dict[int, int]) -> LiveStorage:
         """Return whether it is still in use, and when the last of its storages went.
@@ -101,15 +123,19 @@ class _Older:
         A storage that was made larger or smaller is elsewhere: it released its memory at a time that is not known. So
         did a storage that went while torch kept its object.
         """
-        left = [storage for ref in self.objects if (storage := storage_behind(ref)) is not None]
         times = [gone_ns[id(ref)] for ref in self.objects if id(ref) in gone_ns]
         return LiveStorage(
             address=self.address,
             size_bytes=self.size_bytes,
             is_older=True,
-            is_in_use=any(storage.data_ptr() == self.address for storage in left),
+            is_in_use=any(storage.data_ptr() == self.address for storage in _left(self.objects)),
             gone_ns=max(times) if len(times) == len(self.objects) else None,
         )
+
+
+def _left(refs: Iterable[weakref.ref[torch.UntypedStorage]]) -> Iterator[torch.UntypedStorage]:
+    """Yield the storages that still have their memory."""
+    return (storage for ref in refs if (storage := storage_behind(ref)) is not None)
 
 
 class _Reached:

@@ -6,6 +6,7 @@ import sys
 from array import array
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,7 +32,7 @@ from torchprof_magic.capture.watch.memory_tags import MemoryTags
 from torchprof_magic.capture.watch.modules import ModuleMarks
 from torchprof_magic.capture.watch.waits import WaitWatch
 from torchprof_magic.model.recording import ProgramMarks
-from torchprof_magic.model.units import counted, enumerated
+from torchprof_magic.model.units import counted, enumerated, format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -295,6 +296,30 @@ class ProgramWatch:
                 imports=ask(IMPORTS, self._imports.take, default=no_imports),
             )
         )
+
+    @property
+    def may_be_held(self) -> bool:
+        """Whether memory of the host grew in the last cycle: torch's events may hold it."""
+        return self._storages is not None and self._has_memory and self._storages.grew
+
+    def free(self, free: Callable[[], None]) -> None:
+        """Free torch's events of the last cycle, and note which memory of the host was held by them alone."""
+        if self._storages is not None and self._has_memory:
+            self._parts.run(STORAGES, self._note_held, self._storages, free)
+        free()
+
+    def _note_held(self, storages: LiveStorages, free: Callable[[], None]) -> None:
+        held = storages.held_until(free)
+        marks = self._done[-1] if self._done else None
+        if not held or marks is None or marks.storages is None:
+            return
+        rows = tuple(
+            replace(row, is_in_use=row.is_in_use and (row.is_older or row.address not in held))
+            for row in marks.storages
+        )
+        self._done[-1] = replace(marks, storages=rows)
+        size_bytes = sum(row.size_bytes for row in rows if not row.is_older and not row.is_in_use)
+        self._problems.note("capture.kept_tensors", size=format_bytes(size_bytes))
 
     def start_over(self) -> None:
         """Forget what was noted of cycles; they are recorded again."""

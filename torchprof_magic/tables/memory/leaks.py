@@ -51,7 +51,7 @@ COLUMNS = (
         definition="Bytes that are still in use at the end of the recording, or of their cycle, on average over the "
         "complete steps. "
         "Blocks that take the place of one from before the recording, of the same size and in the same step, do not "
-        "count.",
+        "count, nor do those that torch's recording itself held.",
         has_bar=True,
     ),
     Column(
@@ -88,7 +88,7 @@ def leaks_table(trace: Trace) -> Table:
     steps = trace.steps.filter("complete").select(pl.col("number").alias("step"), "cycle")
     count = steps.group_by("cycle").len("of_steps").with_columns(pl.col("of_steps").cast(pl.Int64))
     kept = allocations_table(trace).frame.filter(pl.col("freed_at_ns").is_null())
-    kept = kept.join(steps, on=["step", "cycle"], how="inner").join(count, on="cycle")
+    kept = _held_by_program(trace, kept).join(steps, on=["step", "cycle"], how="inner").join(count, on="cycle")
     kept, others = _growing(trace, kept)
     found = (
         kept.with_columns(_is_found(trace, kept), _container(pl.col("name")).alias("kept_in"))
@@ -143,6 +143,17 @@ def _growing(trace: Trace, kept: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     kept = kept.with_columns(is_ring.alias("is_ring"))
     unexplained = pairs.join(kept.filter("is_ring"), on="row", how="anti").drop("row")
     return kept.filter(~pl.col("is_ring")).drop("row", "is_new", "is_ring"), pl.concat([others, unexplained])
+
+
+def _held_by_program(trace: Trace, kept: pl.DataFrame) -> pl.DataFrame:
+    """Return the blocks without those that torch's recording held.
+
+    Of a cycle in which it held some, these are all blocks of the host that no object of the program uses: such tensors
+    keep others, which Python does not see.
+    """
+    own = trace.storages.filter(~pl.col("is_older") & ~pl.col("is_in_use"))["cycle"].unique()
+    is_of_others = (pl.col("device") == HOST) & pl.col("cycle").is_in(own.implode()) & ~_is_found(trace, kept)
+    return kept.filter(~is_of_others)
 
 
 def _is_found(trace: Trace, kept: pl.DataFrame) -> pl.Series:

@@ -71,6 +71,27 @@ def test_what_only_a_graph_keeps_goes_with_the_tensor_in_front_of_it() -> None:
     assert gone.gone_ns is not None
 
 
+def test_what_is_new_and_goes_with_the_events_of_torch_was_held_by_them_alone() -> None:
+    watch, events = LiveStorages(), [new()]
+    watch.begin_cycle()
+    assert not watch.grew
+    kept = new()
+    events += [new(), kept]
+    of_events = storage_address(events[1])
+    watch.take()
+    assert watch.grew
+    assert watch.held_until(events.clear) == {of_events}
+
+
+def test_memory_that_only_takes_the_place_of_older_memory_has_not_grown() -> None:
+    watch, tensors = LiveStorages(), [new()]
+    watch.begin_cycle()
+    tensors.append(new())
+    tensors.pop(0)
+    watch.take()
+    assert not watch.grew
+
+
 def test_a_storage_that_processes_share_is_gone_with_its_tensor_even_if_torch_keeps_a_weak_reference() -> None:
     watch, tensors = LiveStorages(), [new().share_memory_(), new().share_memory_()]
     kept = [StorageWeakRef(tensor.untyped_storage()) for tensor in tensors]

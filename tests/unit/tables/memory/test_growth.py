@@ -123,6 +123,13 @@ def test_blocks_that_no_object_uses_at_the_end_may_be_growth() -> None:
     assert growing(replace(trace, storages=gone)) == [("aten::clone", 64, STEPS, "possible")]
 
 
+def test_blocks_that_the_recording_itself_held_do_not_grow_nor_do_those_that_nobody_is_seen_to_hold_then() -> None:
+    trace = live(run(*kept_in_each(1000, 64)), (9000, 100, False, False, None))
+    gone = trace.storages.filter(pl.col("address") > 1002)
+    assert growing(replace(trace, storages=gone)) == []
+    assert growing(trace) == [("aten::clone", 64, STEPS, "measured")]  # objects of the program hold all of them
+
+
 def test_an_accelerator_reports_releases_of_older_blocks_itself() -> None:
     starts = [STEP_US * number for number in range(STEPS)]
     ring = [

@@ -78,7 +78,10 @@ def _doubt(trace: Trace, leaks: pl.DataFrame) -> str:
         )
     in_use = trace.storages.filter("is_in_use")["address"]
     if not leaks["addresses"].explode().is_in(in_use.implode()).all():
-        return "No object of Python uses some of them: other threads may release memory without a record of it."
+        return (
+            "No object of Python uses some of them: other threads may release memory without a record of it, and torch "
+            "keeps what torch.func or vmap has wrapped until a recording ends."
+        )
     return "In the same steps as much memory of other sizes was released, which was allocated before the recording."
 
 
