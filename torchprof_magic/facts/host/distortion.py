@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -42,11 +43,14 @@ class Distortion(NamedTuple):
 
 def find_distortion(trace: Trace) -> Distortion | None:
     """Return the comparison, or ``None`` if fewer than two steps ran without the profiler. The first does not count."""
-    plain = trace.meta.plain_step_ns
+    plain, chosen = trace.meta.plain_step_ns, counted_steps(trace)
     recorded_ns = step_ns_of(trace)
     if len(plain) < LEAST_PLAIN_STEPS or math.isnan(recorded_ns) or typical_of(plain) <= 0:
         return None
-    return Distortion(typical_of(plain), recorded_ns, len(plain), counted_steps(trace).steps)
+    longest_ns = OUTLIER_RATIO * (chosen.end_ns - chosen.start_ns).max(initial=0)
+    # Where longer ones count, those without the profiler are of both kinds as well.
+    plain_ns = fmean(each for each in plain if each <= longest_ns) if len(chosen.usual) else typical_of(plain)
+    return Distortion(plain_ns, recorded_ns, len(plain), chosen.steps)
 
 
 class LongerSteps(NamedTuple):

@@ -1,7 +1,8 @@
 """Puts steps back where they began: torch 2.5 moves them behind their ops when it records Python calls.
 
 There a ``ProfilerStep#N`` keeps its end, but begins with its last Python call. ``step()`` ends a step and begins the
-next one, so that a step begins where the one before it ended.
+next one, so that a step begins where the one before it ended. Around a single step of a file, it cannot be told whether
+other ops belong to it; in a live run of that torch they do, because its recording begins with the step.
 """
 
 from __future__ import annotations
@@ -19,21 +20,23 @@ if TYPE_CHECKING:
     from torchprof_magic.ingest.findings import Findings
     from torchprof_magic.model.intervals import BoolArray, IntArray
 
-_LEAST_STEPS = 2  # around a single step, it cannot be told whether other ops belong to it
+_LEAST_STEPS = 2
+_MOVING_TORCH = "2.5."
 
 
 def with_steps_moved_back(
-    spans: pl.DataFrame, places: pl.DataFrame, is_step: BoolArray, findings: Findings
+    spans: pl.DataFrame, places: pl.DataFrame, is_step: BoolArray, findings: Findings, *, torch_version: str = ""
 ) -> pl.DataFrame:
     """Return the spans, in which steps begin where those before them ended if most of their ops lie between them.
 
-    Only files with Python calls are looked at. ``places`` has the lanes.
+    Only files with Python calls are looked at. ``places`` has the lanes. ``torch_version`` is that of a live run.
     """
-    if np.count_nonzero(is_step) < _LEAST_STEPS or not (places["category"] == "python_function").any():
+    least = 1 if torch_version.startswith(_MOVING_TORCH) else _LEAST_STEPS
+    if np.count_nonzero(is_step) < least or not (places["category"] == "python_function").any():
         return spans
     rows, begins = [], []
     for found, start_ns, end_ns, ops_ns in _steps_and_ops(spans, places, is_step):
-        began = _begins(start_ns, end_ns, ops_ns)
+        began = _begins(start_ns, end_ns, ops_ns, least)
         if began is not None:
             rows.append(found)
             begins.append(began)
@@ -61,9 +64,9 @@ def _steps_and_ops(
         yield row, start_ns[row], start_ns[row] + dur_ns[row], np.sort(start_ns[is_op & (of_thread == thread)])
 
 
-def _begins(start_ns: IntArray, end_ns: IntArray, ops_ns: IntArray) -> IntArray | None:
+def _begins(start_ns: IntArray, end_ns: IntArray, ops_ns: IntArray, least: int) -> IntArray | None:
     """Return when steps really began; None if their ops are in them, or if it cannot be told."""
-    if len(start_ns) < _LEAST_STEPS or (start_ns[1:] < end_ns[:-1]).any():
+    if len(start_ns) < least or (start_ns[1:] < end_ns[:-1]).any():
         return None
     counted = [np.searchsorted(ops_ns, times) for times in (start_ns, end_ns)]
     inside = int((counted[1] - counted[0]).sum())

@@ -130,7 +130,7 @@ def _assembled(parts: list[_Part], cycles: list[int], meta: Meta, findings: Find
     parts.clear()  # keeping these columns would double the memory in use below
     spans = without_own_frames(_later(spans, "start_ns", -start_ns), places)
     is_step = steps_among(spans["name"])
-    spans = with_steps_moved_back(spans, places, is_step, findings)
+    spans = with_steps_moved_back(spans, places, is_step, findings, torch_version=meta.torch_version)
     nested = nested_events(spans, places)
     step_rows = np.flatnonzero(is_step[nested.span])
     events, category, _ = with_step_annotations(nested, step_rows)

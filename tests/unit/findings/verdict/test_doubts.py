@@ -76,6 +76,21 @@ def test_steps_that_become_shorter_say_that_the_warm_up_was_not_over() -> None:
     assert doubt == "Steps became 24.1 % shorter during the recording, so the warm-up was not over."
 
 
+def test_a_long_step_that_counts_is_told_with_those_that_are_like_it() -> None:
+    steps = [
+        event
+        for n, us in enumerate((100, 100, 400))
+        for event in (annotation(f"ProfilerStep#{n}", n * 1000, us), span("aten::mm", n * 1000, us))
+    ]
+    trace = make_trace(*steps)
+    plain = (*30 * [100_000], *10 * [400_000])
+    doubts = list(find_doubts(replace(trace, meta=replace(trace.meta, plain_step_ns=plain))))
+    assert (
+        "Step 2 took 4 times as long as others, 300 µs of it more in forward. It counts: 10 of 40 steps without the "
+        "profiler took about as long." in doubts
+    )
+
+
 def test_time_in_steps_that_do_more_than_those_recorded_is_told() -> None:
     """As of a GAN whose generator is trained in every fifth step."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from torchprof_magic.ingest import read_chrome
+from torchprof_magic.model.meta import Meta
 from torchprof_magic.model.trace import Trace
 
 # In microseconds: steps of 100 each, the first from 0; two ops in each, and a Python call around both.
@@ -19,13 +20,13 @@ MOVED = [(f"ProfilerStep#{step + 5}", "user_annotation", 100 * step + 90, 10) fo
 RIGHT = [(f"ProfilerStep#{step + 5}", "user_annotation", 100 * step, 100) for step in range(3)]
 
 
-def read(*threads: Iterable[tuple[str, str, int, int]]) -> Trace:
+def read(*threads: Iterable[tuple[str, str, int, int]], torch_version: str = "") -> Trace:
     rows: list[dict[str, Any]] = [
         {"ph": "X", "name": name, "cat": category, "ts": ts, "dur": dur, "pid": 1, "tid": tid}
         for tid, events in enumerate(threads)
         for name, category, ts, dur in events
     ]
-    return read_chrome([json.dumps({"traceEvents": rows}).encode()])
+    return read_chrome([json.dumps({"traceEvents": rows}).encode()], Meta(torch_version=torch_version))
 
 
 def steps_of(trace: Trace) -> list[tuple[int, int]]:
@@ -44,6 +45,14 @@ def test_steps_begin_where_the_one_before_ended_and_the_first_with_its_first_op(
     assert ops["step"].to_list() == [5, 5, 6, 6, 7, 7]
     (found,) = [problem for problem in trace.problems if problem.code == "chrome.moved_step"]
     assert (found.severity, found.count) == ("info", 3)
+
+
+@pytest.mark.parametrize(("version", "begin_ns"), [("2.5.1+cpu", 5_000), ("2.6.0+cpu", 90_000 - 5_000)])
+def test_a_single_step_begins_with_its_first_op_in_a_live_run_of_the_torch_that_moves_steps(
+    version: str, begin_ns: int
+) -> None:
+    trace = read([*OPS[:2], *CALLS[:1], MOVED[0]], torch_version=version)
+    assert steps_of(trace) == [(begin_ns, 95_000)]
 
 
 def test_the_annotation_of_the_step_is_moved_as_well() -> None:
