@@ -13,11 +13,15 @@ from torchprof_magic.model.outliers import OUTLIER_RATIO
 from torchprof_magic.model.units import counted
 
 if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import BoolArray
     from torchprof_magic.model.trace import Trace
 
 
 # A single step may be an unusual one, such as a step that does nothing.
 LEAST_PLAIN_STEPS = 2
+# Steps have become longer for good if most of the last steps are, and these are such a part of all.
+MOST = 0.8
+LASTING_PART = 0.25
 
 
 class Distortion(NamedTuple):
@@ -54,16 +58,36 @@ def find_distortion(trace: Trace) -> Distortion | None:
 
 
 class LongerSteps(NamedTuple):
-    """How many of the steps without the profiler took far longer than all that count, and their share of the time."""
+    """How many of the steps without the profiler took far longer than all that count, and their share of the time.
+
+    ``begin`` is about the number of the step from which most of them did, such as when a buffer is full; None if there
+    is no such step.
+    """
 
     steps: int
     of: int
     ratio: float
+    begin: int | None = None
 
 
 def longer_steps(trace: Trace) -> LongerSteps:
     """Return how many steps without the profiler are outliers beside the longest of those that count."""
     plain, counted_ns = np.array(trace.meta.plain_step_ns), counted_steps(trace)
     longest_ns = (counted_ns.end_ns - counted_ns.start_ns).max(initial=0)
-    longer = plain[plain > OUTLIER_RATIO * longest_ns] if not math.isnan(step_ns_of(trace)) else plain[:0]
-    return LongerSteps(len(longer), len(plain), float(longer.sum() / max(plain.sum(), 1)))
+    is_longer = (plain > OUTLIER_RATIO * longest_ns) & (not math.isnan(step_ns_of(trace)))
+    longer, begin = plain[is_longer], _lasting_from(is_longer)
+    # The first step of all is not among those without the profiler, and neither are the recorded ones.
+    number = None if begin is None else begin + 1 + len(trace.meta.recorded_steps)
+    return LongerSteps(len(longer), len(plain), float(longer.sum() / max(plain.sum(), 1)), number)
+
+
+def _lasting_from(is_longer: BoolArray) -> int | None:
+    """Return the place from which on most are longer, if few before it are and a good part comes after it."""
+    count = len(is_longer)
+    for begin in np.flatnonzero(is_longer).tolist():
+        before, after = is_longer[:begin], is_longer[begin:]
+        if len(after) < LASTING_PART * count:
+            break
+        if begin and after.mean() >= MOST and before.mean() <= 1 - MOST:
+            return int(begin)
+    return None

@@ -170,9 +170,12 @@ def _longer(trace: Trace) -> str:
     if found.steps < LEAST_LONGER or found.ratio < LOUD_LONGER or trace.meta.watched is not None:
         return ""
     count, share = f"{format_count(found.steps)} of {counted(found.of, 'step')}", format_ratio(found.ratio)
+    more = "Record more steps, with --active."
+    if found.begin is not None:
+        more = f"From about step {found.begin} on, most take that long: record those, with --wait {found.begin}."
     return (
         f"{count} without the profiler took more than {OUTLIER_RATIO} times as long as each that counts, "
-        f"{share} of their time: what takes longer there is in none of these figures. Record more steps, with --active."
+        f"{share} of their time: what takes longer there is in none of these figures. {more}"
     )
 
 

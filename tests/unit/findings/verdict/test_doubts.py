@@ -109,6 +109,11 @@ def test_time_in_steps_that_do_more_than_those_recorded_is_told() -> None:
         "2 of 10 steps without the profiler took more than 1.5 times as long as each that counts, 33.3 % of their "
         "time: what takes longer there is in none of these figures. Record more steps, with --active."
     )
+    # Of a loop that only fills a buffer at first: the first step of all and four recorded ones come before them.
+    (doubt,) = doubts_with(*8 * [90], 300, 90, *30 * [300])
+    assert doubt.endswith("From about step 9 on, most take that long: record those, with --wait 9.")
+    (doubt,) = doubts_with(*30 * [90], *5 * [300])  # not long enough to be the rest of the loop
+    assert doubt.endswith("Record more steps, with --active.")
     assert doubts_with(90, 90, 90, 90, 140, 90, 90, 90, 90, 140) == []
     assert doubts_with(90, 90, 90, 1000) == []  # one may have been a collection of garbage
     assert doubts_with(*30 * [90], 160, 200) == []
