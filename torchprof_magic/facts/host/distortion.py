@@ -82,12 +82,11 @@ def longer_steps(trace: Trace) -> LongerSteps:
 
 
 def _lasting_from(is_longer: BoolArray) -> int | None:
-    """Return the place from which on most are longer, if few before it are and a good part comes after it."""
-    count = len(is_longer)
-    for begin in np.flatnonzero(is_longer).tolist():
-        before, after = is_longer[:begin], is_longer[begin:]
-        if len(after) < LASTING_PART * count:
-            break
-        if begin and after.mean() >= MOST and before.mean() <= 1 - MOST:
-            return int(begin)
-    return None
+    """Return the place from which on most are longer and before which few are, if a good part comes after it."""
+    before = np.concatenate(([0], np.cumsum(is_longer)))
+    places = np.arange(len(before))
+    begin = int(np.argmax(places - 2 * before))  # as many as possible lie on their side of it
+    if begin == 0 or len(is_longer) - begin < LASTING_PART * len(is_longer):
+        return None
+    is_change = is_longer[begin:].mean() >= MOST and is_longer[:begin].mean() <= 1 - MOST
+    return begin if is_change else None
