@@ -172,9 +172,7 @@ phase of that: compile or initialisation.
 **Step.** Whatever is given per step is a sum over the steps that count, divided by their number: in the verdict, the
 phases, the tables of the page, the flame graph, the text, the advice, a comparison, the history and `report.step_ns`.
 Those count that are complete, but for outliers, which take more than {OUTLIER_RATIO} times the median of three or
-more, and for few that launch less than half of what the others do; if none is complete, all count. A long step is no
-outlier if steps without the profiler take as long as often, by more than half of its share of the recorded ones, such
-as where gradients are accumulated and every fourth step updates the parameters. The mean of those
+more, and for few that launch less than half of what the others do; if none is complete, all count. The mean of those
 that count is the typical step, so its parts add up. What runs between two steps, or after the last one, belongs to
 the step before. The column `left_out` of `report.steps` says why a step does not count, and the page crosses it out;
 a click there takes it in or out. `report.counted` has the tables of the steps that count, and other tables of the

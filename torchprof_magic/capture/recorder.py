@@ -112,7 +112,7 @@ class Recorder:
         self._folder = folder
         self._problems = problems
         self._quiet = quiet
-        self._finished = FinishedCycles(passes, folder, problems, quiet, fallbacks, self._tell_stage)
+        self._finished = FinishedCycles(passes, folder, problems, quiet, fallbacks, self._tell_stage, program)
         self._action = Action.NONE
         self._next_action = Action.NONE
         self._engine: Engine | None = None
@@ -429,13 +429,10 @@ class Recorder:
             self._parts.run(WATCH, self._finished.keep, self._watch.kept_of)
             self._program.keep({cycle.number for cycle in self.cycles})
         self._budget.file_bytes = self._finished.file_bytes
-        if self._program.may_be_held:
-            self.free_events()  # what they hold is no memory of the program
 
     def free_events(self) -> None:
         """Free torch's events of the last saved cycle."""
-        if self._finished.has_events:
-            self._parts.undo(FREED_EVENTS, partial(self._program.free, self._finished.free))
+        self._parts.undo(FREED_EVENTS, self._finished.free)
 
     def pause(self, pause: Pause) -> None:
         """Stop recording some activities until ``resume``, now or in the cycles that begin before that.

@@ -17,7 +17,7 @@ from torchprof_magic.facts.device.window import windows_of
 from torchprof_magic.facts.server_steps import are_of_server
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
-from torchprof_magic.model.outliers import LEAST_STEPS_WITH_OUTLIERS, are_outliers, are_usual
+from torchprof_magic.model.outliers import LEAST_STEPS_WITH_OUTLIERS, are_outliers
 from torchprof_magic.model.rows import in_time, rows_where
 from torchprof_magic.model.trace import MAX_SUM
 
@@ -44,8 +44,7 @@ class CountedSteps(NamedTuple):
 
     Left out are ``outliers``, which are far longer than others, ``sparse`` ones, which launch far less, and, where none
     that counts would have memory of two passes, those ``without_details``; in a watched run those ``with_details``,
-    which take longer than they would have. None is known of steps that were chosen. ``usual`` ones count although they
-    are far longer than others, because as many of the steps without the profiler are.
+    which take longer than they would have. None is known of steps that were chosen.
     ``with_memory`` is how many of those that count have memory, if not all have.
     """
 
@@ -57,7 +56,6 @@ class CountedSteps(NamedTuple):
     without_details: IntArray
     with_memory: int | None = None
     with_details: IntArray = _NONE
-    usual: IntArray = _NONE
 
     @property
     def memory_steps(self) -> int:
@@ -119,15 +117,13 @@ def _recorded_with_details(trace: Trace) -> BoolArray:
 
 def _by_rules(trace: Trace, start: IntArray, end: IntArray, row: IntArray) -> CountedSteps:
     sparse = _are_sparse(launches_per_step(trace, launches_of(trace).counts)[row])
-    outliers, usual = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
-    dur = (end - start)[row][~sparse].astype(np.float64)
-    outliers[~sparse] = are_outliers(dur, len(row))
-    usual[~sparse] = are_usual(dur, np.array(trace.meta.plain_step_ns, np.float64))
-    outliers &= ~usual
+    outliers = np.zeros(len(row), np.bool_)
+    outliers[~sparse] = are_outliers((end - start)[row][~sparse].astype(np.float64), len(row))
     counts = ~(outliers | sparse)
     chosen, nothing = row[counts], row[:0]
-    found = (start[chosen], end[chosen], chosen, row[outliers], row[sparse], nothing)
-    return CountedSteps(*found, _with_memory(trace, chosen), usual=row[usual])
+    return CountedSteps(
+        *(start[chosen], end[chosen], chosen, row[outliers], row[sparse], nothing), _with_memory(trace, chosen)
+    )
 
 
 def with_chosen_steps(trace: Trace, rows: Sequence[int]) -> Trace:

@@ -540,8 +540,8 @@ STORAGES_COLUMNS = (
         "is_in_use",
         pl.Boolean,
         "bool",
-        "Whether the program held it at the end of the recording. What it "
-        "neither held before was kept by the recording itself.",
+        "Whether the program held it at the end of the recording. What is "
+        "neither older nor in use was kept by the recording itself.",
     ),
     FrameColumn(
         "gone_ns",

@@ -215,12 +215,16 @@ def _root(modules: Sequence[ModuleSite], number: int) -> int:
     return number
 
 
+_MOVED_STEP = "chrome.moved_step"
+
+
 def clock_shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
     """Return what to add to our clock to get the trace's.
 
     Torch's range of each step began between two moments of ours, and their intersection over all steps holds the
     answer. The first range of a process takes torch a fraction of a millisecond, which is longer than most modules run.
     So the time since 1970 decides, which torch writes too; an old torch wrote another one, and is held to the moments.
+    A step that the reader has put back to its first op began before that.
     """
     steps = trace.steps.filter(pl.col("cycle") == marks.cycle)
     starts = dict(steps.select("number", "start_ns").rows())
@@ -228,9 +232,12 @@ def clock_shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
     if not bounds:
         return None
     least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
-    if marks.unix_ns is None or least > most:
+    told = None if marks.unix_ns is None else marks.unix_ns - trace.meta.start_unix_ns
+    if told is not None and told < least and any(each.code == _MOVED_STEP for each in trace.problems):
+        return told
+    if told is None or least > most:
         return (least + most) // 2
-    return min(max(marks.unix_ns - trace.meta.start_unix_ns, least), most)
+    return min(max(told, least), most)
 
 
 def _line_runs(marks: ProgramMarks, line_count: int) -> _Runs:

@@ -11,7 +11,6 @@ import pytest
 from support import annotation, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, step_ns_of, strictly_counted, typical_of
-from torchprof_magic.facts.host.distortion import find_distortion
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.tables.ops.kernels import kernels_table
 from torchprof_magic.tables.ops.op_table import ops_table
@@ -42,42 +41,6 @@ def test_the_typical_step_is_the_mean_of_those_that_are_no_outliers() -> None:
     assert counted_steps(trace).outliers.tolist() == [2]
     assert step_ns_of(trace) == 110_000
     assert typical_of([100, 120, 400]) == 110
-
-
-def with_plain(trace: Trace, *us: float) -> Trace:
-    """The recording with steps of some durations that ran without the profiler."""
-    return replace(trace, meta=replace(trace.meta, plain_step_ns=tuple(int(each * 1000) for each in us)))
-
-
-@pytest.mark.parametrize(
-    ("plain_us", "counts"),
-    [
-        ([*30 * [100], *10 * [400]], True),  # every fourth one, as with accumulated gradients
-        ([*30 * [50], *10 * [200]], True),  # recording makes all of them twice as long
-        ([*30 * [100], *10 * [230]], False),  # longer than others, but not nearly as long
-        ([*35 * [100], *5 * [400]], False),  # an eighth is further from a third than from none
-        ([*3 * [100], 400], False),  # one may have been a collection of garbage
-        ([*5 * [400]], True),
-        ([], False),
-    ],
-)
-def test_a_long_step_counts_if_as_many_of_those_without_the_profiler_take_as_long(
-    plain_us: list[float], counts: bool
-) -> None:
-    trace = with_plain(steps_of(100, 110, 400), *plain_us)
-    assert counted_steps(trace).usual.tolist() == ([2] if counts else [])
-    assert counted_steps(trace).outliers.tolist() == ([] if counts else [2])
-    assert step_ns_of(trace) == pytest.approx(610_000 / 3 if counts else 105_000)
-
-
-def test_steps_of_both_kinds_are_compared_with_steps_of_both_kinds() -> None:
-    trace = with_plain(steps_of(100, 110, 400), *30 * [50], *10 * [200], 2_000)  # the last one is an accident
-    found = find_distortion(trace)
-    assert found is not None
-    assert found.plain_ns == pytest.approx((30 * 50_000 + 10 * 200_000) / 40)
-    found = find_distortion(with_plain(steps_of(100, 110, 120), *30 * [50], *10 * [200]))
-    assert found is not None
-    assert found.plain_ns == 50_000
 
 
 def test_of_two_steps_neither_is_an_outlier() -> None:

@@ -10,7 +10,9 @@ from support import annotation, make_trace, recording, span
 from torchprof_magic.exporters.saved import write_saved
 from torchprof_magic.loading import load
 from torchprof_magic.model.meta import CellSource
+from torchprof_magic.model.problems import problem
 from torchprof_magic.model.recording import LineSite, ModuleSite, ProgramMarks
+from torchprof_magic.model.trace import Trace
 from torchprof_magic.run.scopes import with_scopes
 
 BASE = 10**15
@@ -39,6 +41,7 @@ def scopes(
     clock: tuple[tuple[int, int, int], ...] = CLOCK,
     unix_ns: int | None = None,
     ended: int | None = None,
+    trace: Trace = TRACE,
 ) -> list[tuple[str, int, int, int]]:
     """Name, lane, start and duration in us of the scopes."""
     marks = ProgramMarks(
@@ -51,7 +54,7 @@ def scopes(
         functions=array("q", [number for us, line in functions for number in (at(us), line)]),
     )
     run = replace(recording(Path()), program=(marks,), modules=modules, function_lines=function_lines)
-    sites, found, _ = with_scopes(TRACE, run, CELL)
+    sites, found, _ = with_scopes(trace, run, CELL)
     names = sites["name"].cast(str)
     return [
         (names[site].strip(), lane, start // 1000, dur // 1000)
@@ -81,6 +84,16 @@ def test_the_time_since_1970_says_more_exactly_where_torchs_range_began(moved_us
     # The steps allow -1..1 us.
     unix_ns = TRACE.meta.start_unix_ns - at(0) + int(moved_us * 1000)
     assert scopes(lines=[(10, 1), (20, 0)], unix_ns=unix_ns)[0][2] == int(start_us)
+
+
+def test_steps_that_were_put_back_to_their_first_ops_began_before_them() -> None:
+    """The ops of step 5 began 30 us after it; the range of step 6 begins where that of step 5 ended."""
+    clock = ((5, at(-31), at(-28)), (6, at(97), at(101)))
+    unix_ns = TRACE.meta.start_unix_ns - at(0) + 500
+    moved = replace(TRACE, problems=(problem("chrome.moved_step", count=2),))
+    assert scopes(lines=[(10, 1), (20, 0)], unix_ns=unix_ns, clock=clock, trace=moved)[0][2] == 10
+    # Of a step that nobody has moved, the range tells more than such a clock.
+    assert scopes(lines=[(10, 1), (20, 0)], unix_ns=unix_ns, clock=clock)[0][2] > 10
 
 
 def test_what_lies_outside_of_the_recorded_steps_is_cut_off() -> None:

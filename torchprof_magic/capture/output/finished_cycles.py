@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torchprof_magic.capture.torch_api.cycle_profile import CycleProfile, TorchState
     from torchprof_magic.capture.torch_api.engine import Engine
     from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
+    from torchprof_magic.capture.watch.program import ProgramWatch
     from torchprof_magic.model.meta import StepMark
     from torchprof_magic.options import ProfileOptions
 
@@ -59,8 +60,8 @@ class FinishedCycles:
     """The recorded cycles of one run; ``cycles`` are those on disk, with ``file_bytes`` in total.
 
     torch's events of the last saved cycle stay in memory until ``free`` or until the next one is saved, unless memory
-    is short: freeing them takes a fifth of the time in which torch ends and exports a recording, and Python waits for
-    it. So it is done when nobody waits.
+    is short, or they may hold memory of the program: freeing them takes a fifth of the time in which torch ends and
+    exports a recording, and Python waits for it. Otherwise it is done when nobody waits.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class FinishedCycles:
         quiet: StderrFilter,
         fallbacks: FallbackFolders,
         tell: Callable[[str], None],
+        program: ProgramWatch,
     ) -> None:
         self.cycles: list[Cycle] = []
         self.file_bytes = 0
@@ -82,7 +84,8 @@ class FinishedCycles:
         self._fallbacks = fallbacks
         self._tell = tell
         self._earlier: CycleProfile | None = None
-        self._spent: Engine | None = None
+        self._program = program
+        self._spent: Finished | None = None
 
     @property
     def waiting(self) -> int:
@@ -112,7 +115,7 @@ class FinishedCycles:
     def save(self, guard: InterruptGuard) -> None:
         """Write every waiting cycle to disk; a failure becomes a problem and does not affect the others."""
         while self._waiting:
-            self._spent = None
+            self.free()
             finished = self._waiting.pop(0)
             path = self._folder / f"cycle-{finished.number}{TRACE_SUFFIX}"
             with self._quiet.held():
@@ -130,8 +133,12 @@ class FinishedCycles:
                 self._save_execution_trace(finished, finished.engine.execution_path)
             # After an export that failed, torch's events hold its file open.
             is_as_planned = saved is not None and saved.path == path
-            if is_as_planned and lack_for_reading(_FILES_BESIDE_EVENTS * self.file_bytes) is None:
-                self._spent = finished.engine
+            is_short = lack_for_reading(_FILES_BESIDE_EVENTS * self.file_bytes) is not None
+            self._spent = finished
+            is_wanted = is_as_planned and not is_short and not self._program.may_be_held(finished.number)
+            del finished  # nothing else keeps the events
+            if not is_wanted:
+                self.free()
 
     def keep(self, chosen: Callable[[list[int]], set[int]]) -> None:
         """Delete the cycles on disk whose numbers ``chosen`` does not return of those that there are."""
@@ -142,13 +149,12 @@ class FinishedCycles:
                 discard(cycle.path)
         self.cycles[:] = [cycle for cycle in self.cycles if cycle.number in kept]
 
-    @property
-    def has_events(self) -> bool:
-        """Whether torch's events of the last saved cycle are in memory."""
-        return self._spent is not None
-
     def free(self) -> None:
         """Free torch's events of the last saved cycle."""
+        if self._spent is not None:
+            self._program.note_freed(self._spent.number, self._let_go)
+
+    def _let_go(self) -> None:
         self._spent = None
 
     def _save_execution_trace(self, finished: Finished, written: Path) -> None:

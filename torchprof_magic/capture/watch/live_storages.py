@@ -8,6 +8,7 @@ Only the live objects tell them apart.
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
@@ -48,23 +49,19 @@ class LiveStorages:
     def __init__(self) -> None:
         self._older: list[_Older] = []
         self._gone_ns: dict[int, int] = {}  # by the id of the weak reference
-        self._new: dict[int, _Refs] = {}
+        self._new: dict[int, dict[int, _Refs]] = {}  # by cycle
         self._knows_all = False
-        self.grew = False
 
     def begin_cycle(self) -> None:
         """Note what exists now: a recording is about to begin."""
-        self._older, self._gone_ns, self._new, self._knows_all, self.grew = [], {}, {}, False, False
+        self._older, self._gone_ns, self._knows_all = [], {}, False
         found = _Reached()
         with unseen():
             self._older = [self._watched(address, reached) for address, reached in found.storages.items()]
         self._knows_all = found.is_whole
 
-    def take(self) -> tuple[LiveStorage, ...] | None:
-        """Return what was noted at the begin, and what is new at the end of a recording; None if not all is known.
-
-        ``grew`` is whether there is clearly more of the new than was released of the older.
-        """
+    def take(self, cycle: int) -> tuple[LiveStorage, ...] | None:
+        """Return what was noted at the begin, and what is new at the end of a recording; None if not all is known."""
         older, self._older = self._older, []
         gone_ns, self._gone_ns = self._gone_ns, {}
         if not self._knows_all:
@@ -73,27 +70,27 @@ class LiveStorages:
         found = _Reached()
         kept = {row.address for row in rows if row.is_in_use}
         new = {address: reached for address, reached in found.storages.items() if address not in kept}
-        self._new = {address: [*map(weakref.ref, reached.objects.values())] for address, reached in new.items()}
-        released_bytes = sum(row.size_bytes for row in rows if not row.is_in_use)
-        new_bytes = sum(reached.size_bytes for reached in new.values())
-        self.grew = new_bytes >= released_bytes + LEAST_GROWTH_BYTES
+        if _growth_bytes(rows, new) >= LEAST_GROWTH_BYTES:
+            self._new[cycle] = {address: [*map(weakref.ref, each.objects.values())] for address, each in new.items()}
         rows += [
             LiveStorage(address=address, size_bytes=reached.size_bytes, is_older=False, is_in_use=True)
             for address, reached in new.items()
         ]
         return tuple(rows) if found.is_whole else None
 
-    def held_until(self, free: Callable[[], None]) -> frozenset[int]:
+    def grew_in(self, cycle: int) -> bool:
+        """Return whether there was more of some size after a recording than before."""
+        return cycle in self._new
+
+    def held_until(self, free: Callable[[], None], cycle: int) -> frozenset[int]:
         """Call ``free``, and return the addresses of what was new after the recording and has gone by this call.
 
-        torch's events keep the tensors that torch.func and vmap have wrapped, although the program lets them go.
+        torch's events keep the tensors that torch.func has wrapped, although the program lets them go.
         """
-        before = self._new_in_use()
+        new = self._new.pop(cycle, {})
+        before = _in_use(new)
         free()
-        return before - self._new_in_use()
-
-    def _new_in_use(self) -> frozenset[int]:
-        return frozenset(address for address, refs in self._new.items() if any(_left(refs)))
+        return before - _in_use(new)
 
     def _watched(self, address: int, reached: _Storage) -> _Older:
         """Return a storage without what holds it, which notes when that goes."""
@@ -139,6 +136,18 @@ class _Older:
 def _left(refs: Iterable[weakref.ref[torch.UntypedStorage]]) -> Iterator[torch.UntypedStorage]:
     """Yield the storages that still have their memory."""
     return (storage for ref in refs if (storage := storage_behind(ref)) is not None)
+
+
+def _in_use(storages: dict[int, _Refs]) -> frozenset[int]:
+    """Return the addresses of those that still have their memory."""
+    return frozenset(address for address, refs in storages.items() if any(_left(refs)))
+
+
+def _growth_bytes(older: list[LiveStorage], new: dict[int, _Storage]) -> int:
+    """Return how many bytes are new beyond those that take the place of released ones of the same size."""
+    more = Counter(each.size_bytes for each in new.values())
+    more.subtract(row.size_bytes for row in older if not row.is_in_use)
+    return sum(size_bytes * count for size_bytes, count in more.items() if count > 0)
 
 
 class _Reached:

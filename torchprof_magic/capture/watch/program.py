@@ -137,6 +137,7 @@ class ProgramWatch:
         self._steps: list[tuple[int, int, int]] = []
         self._unix_ns: int | None = None
         self._done: list[ProgramMarks] = []
+        self._kept_bytes = 0
 
     def watch(self) -> Callable[[], None]:
         """Begin to watch modules and optimizers; return a function that ends this."""
@@ -290,42 +291,41 @@ class ProgramWatch:
                 tags=() if self.tags is None or not self._has_memory else ask(TAGS, self.tags.take, default=()),
                 storages=None
                 if self._storages is None or not self._has_memory
-                else ask(STORAGES, self._storages.take, default=None),
+                else ask(STORAGES, self._storages.take, cycle, default=None),
                 waits=nothing if self.waits is None else ask(WAITS, self.waits.take, garbage, default=nothing),
                 looks=nothing if self.waits is None else ask(WAITS, self.waits.take_looks, default=nothing),
                 imports=ask(IMPORTS, self._imports.take, default=no_imports),
             )
         )
 
-    @property
-    def may_be_held(self) -> bool:
-        """Whether memory of the host grew in the last cycle: torch's events may hold it."""
-        return self._storages is not None and self._has_memory and self._storages.grew
+    def may_be_held(self, cycle: int) -> bool:
+        """Return whether memory of the host grew in a cycle: torch's events may hold it."""
+        return self._storages is not None and self._storages.grew_in(cycle)
 
-    def free(self, free: Callable[[], None]) -> None:
-        """Free torch's events of the last cycle, and note which memory of the host was held by them alone."""
-        if self._storages is not None and self._has_memory:
-            self._parts.run(STORAGES, self._note_held, self._storages, free)
+    def note_freed(self, cycle: int, free: Callable[[], None]) -> None:
+        """Free torch's events of a cycle, and note which memory of the host was held by them alone."""
+        if self.may_be_held(cycle):
+            self._parts.run(STORAGES, self._note_held, self._storages, cycle, free)
         free()
 
-    def _note_held(self, storages: LiveStorages, free: Callable[[], None]) -> None:
-        held = storages.held_until(free)
-        marks = self._done[-1] if self._done else None
-        if not held or marks is None or marks.storages is None:
+    def _note_held(self, storages: LiveStorages, cycle: int, free: Callable[[], None]) -> None:
+        held = storages.held_until(free, cycle)
+        place = next((place for place, marks in enumerate(self._done) if marks.cycle == cycle), None)
+        rows = None if place is None else self._done[place].storages
+        if not held or place is None or rows is None:
             return
         rows = tuple(
-            replace(row, is_in_use=row.is_in_use and (row.is_older or row.address not in held))
-            for row in marks.storages
+            replace(row, is_in_use=row.is_in_use and (row.is_older or row.address not in held)) for row in rows
         )
-        self._done[-1] = replace(marks, storages=rows)
-        size_bytes = sum(row.size_bytes for row in rows if not row.is_older and not row.is_in_use)
-        self._problems.note("capture.kept_tensors", size=format_bytes(size_bytes))
+        self._done[place] = replace(self._done[place], storages=rows)
+        self._kept_bytes += sum(row.size_bytes for row in rows if not row.is_older and not row.is_in_use)
 
     def start_over(self) -> None:
         """Forget what was noted of cycles; they are recorded again."""
         if self._is_watched:
             self._switch(is_on=False)
         self._done.clear()
+        self._kept_bytes = 0
         self._clock.clear()
         self._steps.clear()
 
@@ -351,6 +351,8 @@ class ProgramWatch:
             self.functions.forget()
         if self.lines.lost:
             self._problems.note("capture.lines_lost", count=self.lines.lost)
+        if self._kept_bytes:
+            self._problems.note("capture.kept_tensors", size=format_bytes(self._kept_bytes))
         if self.modules.is_too_dear:
             self._problems.note("capture.modules_not_watched")
         return tuple(self._done)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,6 +21,9 @@ LEAST_PLAIN_STEPS = 2
 # Steps have become longer for good if most of the last steps are, and these are such a part of all.
 MOST = 0.8
 LASTING_PART = 0.25
+LEAST_LASTING = 3
+# Steps that are recorded, that warm the profiler up, and the first one.
+MOST_OTHER_STEPS = 100
 
 
 class Distortion(NamedTuple):
@@ -47,21 +49,18 @@ class Distortion(NamedTuple):
 
 def find_distortion(trace: Trace) -> Distortion | None:
     """Return the comparison, or ``None`` if fewer than two steps ran without the profiler. The first does not count."""
-    plain, chosen = trace.meta.plain_step_ns, counted_steps(trace)
+    plain = trace.meta.plain_step_ns
     recorded_ns = step_ns_of(trace)
     if len(plain) < LEAST_PLAIN_STEPS or math.isnan(recorded_ns) or typical_of(plain) <= 0:
         return None
-    longest_ns = OUTLIER_RATIO * (chosen.end_ns - chosen.start_ns).max(initial=0)
-    # Where longer ones count, those without the profiler are of both kinds as well.
-    plain_ns = fmean(each for each in plain if each <= longest_ns) if len(chosen.usual) else typical_of(plain)
-    return Distortion(plain_ns, recorded_ns, len(plain), chosen.steps)
+    return Distortion(typical_of(plain), recorded_ns, len(plain), counted_steps(trace).steps)
 
 
 class LongerSteps(NamedTuple):
     """How many of the steps without the profiler took far longer than all that count, and their share of the time.
 
-    ``begin`` is about the number of the step from which most of them did, such as when a buffer is full; None if there
-    is no such step.
+    ``begin`` is about the number of the step from which on most of them did, such as that in which a buffer is full;
+    None if there is no such step, or if its number is not known.
     """
 
     steps: int
@@ -75,18 +74,26 @@ def longer_steps(trace: Trace) -> LongerSteps:
     plain, counted_ns = np.array(trace.meta.plain_step_ns), counted_steps(trace)
     longest_ns = (counted_ns.end_ns - counted_ns.start_ns).max(initial=0)
     is_longer = (plain > OUTLIER_RATIO * longest_ns) & (not math.isnan(step_ns_of(trace)))
-    longer, begin = plain[is_longer], _lasting_from(is_longer)
-    # The first step of all is not among those without the profiler, and neither are the recorded ones.
-    number = None if begin is None else begin + 1 + len(trace.meta.recorded_steps)
-    return LongerSteps(len(longer), len(plain), float(longer.sum() / max(plain.sum(), 1)), number)
+    longer, begin = plain[is_longer], _number_in_loop(trace, _lasting_from(is_longer))
+    return LongerSteps(len(longer), len(plain), float(longer.sum() / max(plain.sum(), 1)), begin)
 
 
 def _lasting_from(is_longer: BoolArray) -> int | None:
     """Return the place from which on most are longer and before which few are, if a good part comes after it."""
     before = np.concatenate(([0], np.cumsum(is_longer)))
-    places = np.arange(len(before))
-    begin = int(np.argmax(places - 2 * before))  # as many as possible lie on their side of it
-    if begin == 0 or len(is_longer) - begin < LASTING_PART * len(is_longer):
+    on_their_side = np.arange(len(before)) - 2 * before
+    begin = int(np.flatnonzero(on_their_side == on_their_side.max())[-1])
+    if len(is_longer) - begin < max(LASTING_PART * len(is_longer), LEAST_LASTING):
         return None
-    is_change = is_longer[begin:].mean() >= MOST and is_longer[:begin].mean() <= 1 - MOST
+    is_change = is_longer[begin:].mean() >= MOST and (begin == 0 or is_longer[:begin].mean() <= 1 - MOST)
     return begin if is_change else None
+
+
+def _number_in_loop(trace: Trace, place: int | None) -> int | None:
+    """Return which step of the loop one without the profiler is, if none after it was recorded."""
+    passes, plain = trace.meta.two_pass, trace.meta.plain_step_ns
+    # Of a very long loop, only the first steps without the profiler are kept.
+    if place is None or passes is None or not 0 < passes.steps_seen - len(plain) <= MOST_OTHER_STEPS:
+        return None
+    number = passes.steps_seen - (len(plain) - place)
+    return number if number > max((mark.number for mark in trace.meta.recorded_steps), default=-1) else None

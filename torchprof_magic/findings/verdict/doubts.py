@@ -24,7 +24,7 @@ from torchprof_magic.findings.verdict.accounts import device_account, named_piec
 from torchprof_magic.findings.verdict.diagnosis import in_steps, launches_without_work, unmatched_share
 from torchprof_magic.findings.verdict.once import IMPORTS, one_time_within, one_time_work, work_from_before
 from torchprof_magic.findings.verdict.words import cut_name, once_words, place_of
-from torchprof_magic.model.outliers import OUTLIER_RATIO, are_alike
+from torchprof_magic.model.outliers import OUTLIER_RATIO
 from torchprof_magic.model.rows import keys_of
 from torchprof_magic.model.units import counted, format_count, format_ns, format_ratio
 from torchprof_magic.tables.steps import steps_table
@@ -59,7 +59,7 @@ def find_doubts(trace: Trace) -> tuple[str, ...]:
     """Return sentences about what makes the verdict doubtful, the gravest first; empty if nothing does."""
     doubts = (
         _incomplete, _sparse, _unlaunched, _unmatched, _instant, _lost, _impossible, _one_time, _imports, _from_before,
-        _cold_outliers, _stacks, _distorted, _crowded, _longer, _warming_up, _other_outliers, _usual, _uneven, _few,
+        _cold_outliers, _stacks, _distorted, _crowded, _longer, _warming_up, _other_outliers, _uneven, _few,
     )  # fmt: skip
     found = [doubt(trace) for doubt in doubts]
     return tuple(sentence for sentence in found if sentence)
@@ -268,23 +268,6 @@ def _other_outliers(trace: Trace) -> str:
     """Return which steps are left out for being long, where the longest does nothing that is known to be done once."""
     found = _outliers(trace)
     return "" if found.is_cold else found.sentence
-
-
-def _usual(trace: Trace) -> str:
-    """Return which steps count although they are long, because as many are that ran without the profiler."""
-    chosen = counted_steps(trace)
-    if len(chosen.usual) == 0:
-        return ""
-    dur = (trace.steps["end_ns"] - trace.steps["start_ns"]).to_numpy()
-    others = np.setdiff1d(chosen.row, chosen.usual)
-    worst = int(chosen.usual[dur[chosen.usual].argmax()])
-    ratio = format_count(dur[worst] / max(float(np.median(dur[others])), 1))
-    plain, shown = np.array(trace.meta.plain_step_ns), np.append(chosen.row, chosen.outliers)
-    alike = int(are_alike(dur[shown], int(np.flatnonzero(shown == worst)[0]), plain).sum())
-    return (
-        f"Step {trace.steps['number'][worst]} took {ratio} times as long as others{_difference(trace, worst, others)}. "
-        f"It counts: {format_count(alike)} of {counted(len(plain), 'step')} without the profiler took about as long."
-    )
 
 
 class _Outliers(NamedTuple):

@@ -25,7 +25,7 @@ def new() -> torch.Tensor:
 
 
 def rows(watch: LiveStorages) -> list[LiveStorage]:
-    found = watch.take()
+    found = watch.take(0)
     assert found is not None
     return [row for row in found if row.size_bytes == SIZE]
 
@@ -72,24 +72,32 @@ def test_what_only_a_graph_keeps_goes_with_the_tensor_in_front_of_it() -> None:
 
 
 def test_what_is_new_and_goes_with_the_events_of_torch_was_held_by_them_alone() -> None:
-    watch, events = LiveStorages(), [new()]
-    watch.begin_cycle()
-    assert not watch.grew
+    watch, events, of_events = LiveStorages(), [[new()], [new()]], []
     kept = new()
-    events += [new(), kept]
-    of_events = storage_address(events[1])
-    watch.take()
-    assert watch.grew
-    assert watch.held_until(events.clear) == {of_events}
+    for cycle in range(2):
+        watch.begin_cycle()
+        events[cycle] += [new(), kept]
+        of_events.append(storage_address(events[cycle][1]))
+        watch.take(cycle)
+        assert watch.grew_in(cycle)
+    # Both are freed after both have ended, as of cycles without a pause between them.
+    for cycle in range(2):
+        assert watch.held_until(events[cycle].clear, cycle) == {of_events[cycle]}
+        assert watch.held_until(events[cycle].clear, cycle) == frozenset()
 
 
-def test_memory_that_only_takes_the_place_of_older_memory_has_not_grown() -> None:
-    watch, tensors = LiveStorages(), [new()]
+def test_memory_that_only_takes_the_place_of_as_large_memory_has_not_grown() -> None:
+    watch, tensors = LiveStorages(), [new(), torch.ones(99_999)]
     watch.begin_cycle()
     tensors.append(new())
     tensors.pop(0)
-    watch.take()
-    assert not watch.grew
+    watch.take(0)
+    assert not watch.grew_in(0)
+    # What is released once, and is of another size, makes up for nothing.
+    tensors.append(new())
+    tensors.pop(0)
+    watch.take(1)
+    assert watch.grew_in(1)
 
 
 def test_a_storage_that_processes_share_is_gone_with_its_tensor_even_if_torch_keeps_a_weak_reference() -> None:
@@ -117,7 +125,7 @@ def test_with_too_many_objects_nothing_is_claimed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(live_storages, limit, 1)
     watch = LiveStorages()
     watch.begin_cycle()
-    assert watch.take() is None
+    assert watch.take(0) is None
     del loss
 
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
+import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.device.believable import believable
 from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.findings.verdict.doubts import find_doubts
-from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.meta import StepMark, TwoPass
 
 
 def doubts(*lengths_us: int) -> list[str]:
@@ -76,19 +77,32 @@ def test_steps_that_become_shorter_say_that_the_warm_up_was_not_over() -> None:
     assert doubt == "Steps became 24.1 % shorter during the recording, so the warm-up was not over."
 
 
-def test_a_long_step_that_counts_is_told_with_those_that_are_like_it() -> None:
-    steps = [
-        event
-        for n, us in enumerate((100, 100, 400))
-        for event in (annotation(f"ProfilerStep#{n}", n * 1000, us), span("aten::mm", n * 1000, us))
-    ]
-    trace = make_trace(*steps)
-    plain = (*30 * [100_000], *10 * [400_000])
-    doubts = list(find_doubts(replace(trace, meta=replace(trace.meta, plain_step_ns=plain))))
-    assert (
-        "Step 2 took 4 times as long as others, 300 µs of it more in forward. It counts: 10 of 40 steps without the "
-        "profiler took about as long." in doubts
-    )
+@pytest.mark.parametrize(
+    ("plain_us", "seen", "advised"),
+    [
+        # Of 50 steps, four were recorded, which are 0 to 3, and 46 not: the last 30 of them are 20 to 49.
+        ([*14 * [90], 300, 90, *30 * [300]], 50, 20),
+        ([*46 * [300]], 50, 4),  # from the step after the recording on
+        ([*47 * [300]], 50, None),  # one of them came before it
+        ([*30 * [90], *5 * [300]], 39, None),  # not long enough to be the rest of the loop
+        ([*30 * [90, 90, 300]], 94, None),  # every third step
+        ([*14 * [90], *30 * [300]], 2_000, None),  # of so many steps, most are not known
+        ([*14 * [90], *30 * [300]], 0, None),  # nobody has counted them
+    ],
+)
+def test_where_a_loop_takes_longer_from_some_step_on_that_step_is_named(
+    plain_us: list[int], seen: int, advised: int | None
+) -> None:
+    trace = make_trace(*(annotation(f"ProfilerStep#{n}", n * 1000, 100) for n in range(4)))
+    marks = tuple(StepMark(number=number, cycle=0, is_complete=True) for number in range(4))
+    passes = TwoPass(times_cycle=0, details_cycle=1, steps_seen=seen)
+    plain = tuple(each * 1000 for each in plain_us)
+    meta = replace(trace.meta, plain_step_ns=plain, recorded_steps=marks, two_pass=passes)
+    (doubt,) = [each for each in find_doubts(replace(trace, meta=meta)) if "without the profiler took" in each]
+    if advised is None:
+        assert doubt.endswith("Record more steps, with --active.")
+    else:
+        assert f"From about step {advised} on, most take that long: record those, with --wait {advised}." in doubt
 
 
 def test_time_in_steps_that_do_more_than_those_recorded_is_told() -> None:
@@ -109,11 +123,6 @@ def test_time_in_steps_that_do_more_than_those_recorded_is_told() -> None:
         "2 of 10 steps without the profiler took more than 1.5 times as long as each that counts, 33.3 % of their "
         "time: what takes longer there is in none of these figures. Record more steps, with --active."
     )
-    # Of a loop that only fills a buffer at first: the first step of all and four recorded ones come before them.
-    (doubt,) = doubts_with(*8 * [90], 300, 90, *30 * [300])
-    assert doubt.endswith("From about step 9 on, most take that long: record those, with --wait 9.")
-    (doubt,) = doubts_with(*30 * [90], *5 * [300])  # not long enough to be the rest of the loop
-    assert doubt.endswith("Record more steps, with --active.")
     assert doubts_with(90, 90, 90, 90, 140, 90, 90, 90, 90, 140) == []
     assert doubts_with(90, 90, 90, 1000) == []  # one may have been a collection of garbage
     assert doubts_with(*30 * [90], 160, 200) == []
