@@ -173,7 +173,7 @@ def test_the_source_shows_the_cell_as_it_was_written_and_the_verdicts_line_leads
     assert [each for each in numbers if each[1]] == [each for each in shown if each[1]]
     expect(rows.nth(2)).to_contain_text("    loss = model(batch).square().mean()")
     expect(rows.nth(3)).to_contain_text("loss.backward()")
-    expect(rows.nth(3)).to_contain_text("its backward stands at line 3")
+    expect(rows.nth(3)).to_contain_text("its backward is shown at line 3")
     expect(rows.nth(2).locator('.tp-bar[title="backward"]')).to_be_visible()
     expect(rows.nth(0)).to_have_class("tp-row tp-quiet")  # the magic's own line
     screenshot(report, "source-light")

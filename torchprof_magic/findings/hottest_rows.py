@@ -71,7 +71,7 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     # Where a scope only waits, its time stands in the rows of the threads that it waits for.
     if above and above["phase"] != "waiting":
         scope = f"{code_of(_short_scope(above['name']))} {most}, {times.of(above)}{times.each}"
-        return f"{why}{scope}, but is not an op; of the ops it is {op}, {times.of(first)}."
+        return f"{why}{scope}, but is not an op. Of the ops, {op} {most}, {times.of(first)}."
     also = _also_on_device(trace, on_device, first, Times(trace, _DEVICE, part, table)) if why else ""
     return f"{why}{_begun(op)} {most}, {times.of(first)}{times.each}{also}."
 
@@ -90,7 +90,7 @@ def _also_on_device(trace: Trace, rows: pl.DataFrame, first: Mapping[str, Any], 
     most = rows.row(0, named=True)
     if most["id" if "id" in most else "name"] == first["id" if "id" in first else "name"]:
         return f", and most on the device, {times.of(most)}"
-    return f". The device, which does not, works longest for {_name_in(trace, rows)(most)}, {times.of(most)}"
+    return f". On the device, {_name_in(trace, rows)(most)} takes most, {times.of(most)}"
 
 
 class Times:

@@ -31,7 +31,7 @@ export function Waits({ report, name, ranks }: WaitsProps) {
     <section class="tp-waits" aria-label="Waiting in each collective">
       <h3 class="tp-waits-title">
         Waiting in each collective, {look.suffix}
-        <span>its length here less the shortest among the ranks: needs no common clock</span>
+        <span>longer than on the quickest rank</span>
       </h3>
       <div class="tp-waits-scroll">
         <table>

@@ -39,11 +39,12 @@ function textOf(
 }
 
 const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
-const GROWN = "memory in use grows from 100 MiB to 300 MiB at the end; 200 MiB of that are new";
+const GROWN =
+  "memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 200 MiB in use at the end are new";
 
 it("names the two that hold most of the peak, and says where all that grows is freed", () => {
   expect(textOf(90, [])).toBe(
-    `${PEAK}In 3 steps, memory in use grows from 100 MiB to 400 MiB, and is 90 MiB at the end.`,
+    `${PEAK}In 3 steps, memory in use rises from 100 MiB to 400 MiB and falls back to 90 MiB.`,
   );
   expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Memory in use does not grow in 3 steps.`);
 });
@@ -68,19 +69,19 @@ it("names what grows only where that is more than half of what is new", () => {
 
 it("tells what stays where more than half of what grows is freed", () => {
   expect(textOf(150, [group("a", 50)])).toBe(
-    `${PEAK}In 3 steps, memory in use grows from 100 MiB to 400 MiB, and is 150 MiB at the end; 50 MiB of that are new, mostly in a.`,
+    `${PEAK}In 3 steps, memory in use grows by 50 MiB, from 100 MiB to 150 MiB; 50 MiB in use at the end are new, mostly in a.`,
   );
 });
 
 it("says how much is new where that is more than the growth, and what most of it is", () => {
   // 290 MiB are new, and 90 MiB from the start are gone.
   expect(textOf(300, [group("a", 290)])).toBe(
-    `${PEAK}In 3 steps, memory in use grows from 100 MiB to 300 MiB at the end; 290 MiB of that are new, mostly in a.`,
+    `${PEAK}In 3 steps, memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 290 MiB in use at the end are new, mostly in a.`,
   );
 });
 
 it("says first that holders are not known, and what brings them", () => {
   expect(textOf(90, [], { state: "none" })).toMatch(
-    /^Who holds the memory of cuda:0 at its peak 400 MiB is not known: .* --memory\. In 3 steps, .* 90 MiB at the end\.$/,
+    /^Who holds the memory of cuda:0 at its peak 400 MiB is not known: .* --memory\. In 3 steps, .* falls back to 90 MiB\.$/,
   );
 });

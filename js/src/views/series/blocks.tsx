@@ -109,14 +109,16 @@ function Rising({
   const span = steps > 1 ? plural(steps, "step") : "the recording";
   if (most <= start) return <>Memory in use does not grow in {span}.</>;
   const sizeOf = (bytes: number) => unbroken(formatBytes(bytes));
-  const isKept = end - start > (most - start) / 2;
   const made = sumOf(grown);
   const few = grown.slice(0, (grown[0]?.bytes ?? 0) > made / 2 ? 1 : MOST_HOLDERS);
   return (
     <>
-      In {span}, memory in use grows from {sizeOf(start)} to {!isKept && `${sizeOf(most)}, and is `}
-      {sizeOf(end)} at the end
-      {made > 0 && `; ${sizeOf(made)} of that are new`}
+      In {span}, memory in use{" "}
+      {end > start
+        ? `grows by ${sizeOf(end - start)}, from ${sizeOf(start)}`
+        : `rises from ${sizeOf(start)} to ${sizeOf(most)} and falls back`}{" "}
+      to {sizeOf(end)}
+      {made > 0 && `; ${sizeOf(made)} in use at the end are new`}
       {sumOf(few) > made / 2 &&
         few.map((group, at) => (
           <span key={at}>

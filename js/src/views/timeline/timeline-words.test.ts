@@ -52,7 +52,7 @@ describe("what a window is about", () => {
 
   it("is all or a window where there are no steps", () => {
     const model = { steps: [], whole: { start: ns(0), end: ns(10) } };
-    expect(partTitle(model, { start: ns(0), end: ns(10) })).toBe("in the whole recording");
+    expect(partTitle(model, { start: ns(0), end: ns(10) })).toBe("from the first op on");
     expect(partTitle(model, { start: ns(0), end: ns(9) })).toBe("in this window");
     expect(stepsText(model, { start: ns(0), end: ns(10) })).toBe("");
   });

@@ -63,7 +63,8 @@ export function stepsText(model: Place, span: Span<Ns>): string {
 
 /** What sums of a window are about: "in step 5" if it has that whole, else "in this window". */
 export function partTitle(model: Place, span: Span<Ns>): string {
-  if (isAll(model, span)) return "in the whole recording";
+  if (isAll(model, span))
+    return model.steps.length > 0 ? "in the whole recording" : "from the first op on";
   const [first, last] = stepsIn(model, span) ?? [];
   const hasWhole =
     first !== undefined && last !== undefined && first.start >= span.start && last.end <= span.end;

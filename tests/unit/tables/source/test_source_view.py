@@ -82,7 +82,7 @@ def test_a_row_of_what_belongs_to_no_line_completes_the_step_the_work_of_devices
     assert shown(view, *columns) == [
         (SOURCE[0], 10_000, 0, 0, None),
         (SOURCE[1], 65_000, 55_000, 512, None),
-        (SOURCE[2], 15_000, 0, 0, "its backward stands at line 2"),
+        (SOURCE[2], 15_000, 0, 0, "its backward is shown at line 2"),
         (SOURCE[3], 0, 0, 0, None),
         (OUTSIDE, 10_000, 5_000, 64, "without a recorded launch"),
     ]
@@ -144,7 +144,7 @@ def test_a_remark_names_three_lines_the_most_time_first_chosen_and_those_of_othe
     texts = [*(("cell", at + 1, f"op{at}()") for at in range(4)), ("/a/b/c.py", 7, "op4()"), ("cell", 6, "backward()")]
     view = source_view(with_lines(trace, texts, [*((at, 10 * at, 10) for at in range(5)), (5, 50, 50)]))
     assert dict(view.frame.select("source", "note").rows())["backward()"] == (
-        "its backward stands at lines 3, 4, b/c.py:7 and 2 more"
+        "its backward is shown at lines 3, 4, b/c.py:7 and 2 more"
     )
 
 
@@ -182,7 +182,7 @@ def test_what_a_line_calls_contains_its_backward_pass_wherever_that_runs() -> No
     notes = dict(view.frame.select("source", "note").rows())
     # 30 us in forward, and 40 in backward.
     assert notes["loss = f(x)"] == "70 µs/step in b/c.py:7"
-    assert notes["loss.backward()"] == "its backward stands at b/c.py:7"
+    assert notes["loss.backward()"] == "its backward is shown at b/c.py:7"
 
 
 def test_compiled_code_in_a_backward_pass_stands_at_the_line_of_the_model_and_not_at_the_one_that_calls_backward(
@@ -204,7 +204,7 @@ def test_compiled_code_in_a_backward_pass_stands_at_the_line_of_the_model_and_no
     lines = {source: (ns, note) for source, ns, note in view.frame.select("source", "cpu_ns", "note").rows()}
     # The kernel takes 25 us of the backward pass; the other 15 are of the compiled function, which line 1 called.
     assert lines["loss = f(x)"] == (65_000, None)
-    assert lines["loss.backward()"] == (10_000, "its backward stands at line 1 and b/net.py:7")
+    assert lines["loss.backward()"] == (10_000, "its backward is shown at line 1 and b/net.py:7")
     assert lines["y = relu(x)"][0] == 25_000
 
 

@@ -107,8 +107,8 @@ def _fused(trace: Trace, file: str, line: int | None, rows: IntArray) -> Advice 
         title="Let the optimizer update all parameters at once",
         fix=f"`torch.optim.{updates.name}(..., fused=True)`",
         evidence=f"`{updates.name}.step` calls {format_count(ops)} ops, one parameter after the other, which takes "
-        f"{cost_words(trace, cost._replace(ns=told_ns, how='at its fastest'))}. Fused it would take about "
-        f"{format_ns(fused_ns * scale)}.",
+        f"{cost_words(trace, cost._replace(ns=told_ns, how='with each op at its quickest'))}. Fused it would take "
+        f"about {format_ns(fused_ns * scale)}.",
         file=file,
         line=line,
         op=f"Optimizer.step#{updates.name}.step",
