@@ -55,6 +55,7 @@ def _most_to_gain(trace: Trace, table: Table, part: TimeRange) -> str:
 
 
 def _without_peak(trace: Trace) -> str:
+    lacks = "is not known, so there is nothing to compare the work with."
     if trace.has_device:
-        return "The peak of this device is not known, so neither are its roofs. Set it with `tp.peaks.add()`."
-    return "The peak of this CPU is not known, so neither are its roofs. Measure it once with `tp.measure_peak()`."
+        return f"The peak of this device {lacks} Set it with `tp.peaks.add()`."
+    return f"The peak of this CPU {lacks} Measure it once with `tp.measure_peak()`."

@@ -318,10 +318,11 @@ def _top_modules(trace: Trace, shown: _Shown) -> Section:
         )
         for row in rows.to_dicts()
     )
-    where = (
-        f"self device time {shown.each}, forward" if on_device else f"self host time {shown.each}, forward and backward"
-    )
-    return Section(title="Modules", facts=facts, kind="bars", aside=where, group="top")
+    # Backward on the device is not known by module.
+    has_backward = not on_device and bool(frame["self_backward_cpu_ns"].sum())
+    parts = "forward and backward" if has_backward else "forward"
+    aside = f"self {'device' if on_device else 'host'} time {shown.each}, {parts}"
+    return Section(title="Modules", facts=facts, kind="bars", aside=aside, group="top")
 
 
 # The hues of the parts of the budget. Of two neighbors with the same, the second is drawn lighter.

@@ -121,7 +121,7 @@ def _is_apart(shorter: FloatArray, longer: FloatArray) -> bool:
 def what_is_same(before: RunSample, after: RunSample) -> str:
     """Return what two runs have in common of which no setting differs: shapes only if they are known to be the same."""
     if regular_calls(before.ops) != regular_calls(after.ops):
-        return "machine, versions and flags, but not the numbers of calls"
+        return "machine, versions and flags, but not how often ops are called"
     known = ((before.inputs, after.inputs), (frozenset(before.op_sizes), frozenset(after.op_sizes)))
     has_shapes = any(mine and mine == other for mine, other in known)
     return "machine, versions, flags and shapes" if has_shapes else "machine, versions and flags"

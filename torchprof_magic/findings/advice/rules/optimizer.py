@@ -218,7 +218,7 @@ def zero_grad_set_to_none(trace: Trace) -> list[Advice]:
             Advice(
                 rule="zero_grad_set_to_none",
                 title="Set gradients to None instead of zeroing them",
-                fix="`optimizer.zero_grad(set_to_none=True)`, the default",
+                fix="`optimizer.zero_grad(set_to_none=True)`, the default since torch 2.0",
                 evidence=f"Gradients are filled with zeros{also}: {cost_words(trace, cost)}.",
                 file=file,
                 line=line,
