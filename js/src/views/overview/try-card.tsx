@@ -25,7 +25,7 @@ export function TryCard({ report, card, number }: TryCardProps) {
       <Button
         class="tp-link"
         disabled={isTrying.value}
-        title="Measures both ways on random numbers of these shapes, for about 5 s"
+        title="Measures both ways on random numbers, for about 5 s"
         onClick={() => void start()}
       >
         {isTrying.value ? "Trying…" : "Try it here"}

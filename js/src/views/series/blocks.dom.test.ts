@@ -49,10 +49,10 @@ it("names the two that hold most of the peak, and says where all that grows is f
   expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Memory in use does not grow in 3 steps.`);
 });
 
-it("says how many hold as much as the last that is named, to the digits of the list", () => {
+it("names one more that holds as much as the last, to the digits of the list, and counts several", () => {
   const said = (...others: number[]) => textOf(90, [], { others });
   // 100.0 MiB: 99.96 is written like it, 99.94 is not.
-  expect(said(99.96, 99.94)).toContain("then 100.0 MiB y and 1 other with as much. In 3 steps");
+  expect(said(99.96, 99.94)).toContain("then 100.0 MiB y, then 100.0 MiB z. In 3 steps");
   expect(said(100, 100, 20)).toContain("then 100.0 MiB y and 2 others with as much. In 3 steps");
 });
 

@@ -78,11 +78,11 @@ export function Holders({
   }
   if (listed === "grown") return rising && <p class="tp-answer">{rising}</p>;
   if (state !== "ready" || groups.length === 0) return null;
-  const holders = groups.slice(0, MOST_HOLDERS);
   // As in the list.
   const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
-  const least = format(holders.at(-1)?.bytes ?? 0);
+  const least = format((groups[MOST_HOLDERS - 1] ?? groups[0])?.bytes ?? 0);
   const equals = groups.slice(MOST_HOLDERS).filter(({ bytes }) => format(bytes) === least).length;
+  const holders = groups.slice(0, MOST_HOLDERS + Number(equals === 1));
   return (
     <p class="tp-answer">
       {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
@@ -95,7 +95,7 @@ export function Holders({
           <Holder title={title} op={op} />
         </span>
       ))}
-      {equals > 0 && ` and ${plural(equals, "other")} with as much`}. {rising}
+      {equals > 1 && ` and ${equals} others with as much`}. {rising}
     </p>
   );
 }
