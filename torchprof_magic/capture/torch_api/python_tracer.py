@@ -86,11 +86,14 @@ class PythonCalls:
             os.close(file)
 
     def _find_undisturbed(self, tracer: int) -> tuple[int, ...]:
-        """Return the same as ``_find``, without collections of garbage, which call functions of the program."""
+        """Return the same as ``_find``, without collections of garbage, which call functions of the program.
+
+        What else Python may call meanwhile, such as a handler of a signal, disturbs one search and not the next one.
+        """
         held = HeldCollections()
         try:
             held.begin()
-            return self._find(tracer)
+            return self._find(tracer) or self._find(tracer)
         finally:
             held.end()
 

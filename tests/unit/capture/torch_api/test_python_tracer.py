@@ -93,6 +93,19 @@ def test_calls_are_counted_where_garbage_is_collected_all_the_time_and_calls_the
     assert is_known
 
 
+def test_a_search_that_something_else_disturbs_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    more = [1]
+
+    def call() -> None:  # one function more the first time, as of a handler of a signal
+        for _ in range(python_tracer._PROBES + (more.pop() if more else 0)):
+            python_tracer._nothing()
+
+    monkeypatch.setattr(python_tracer, "_call_functions", call)
+    with recording(), counting() as calls:
+        assert calls.is_known
+    assert not more
+
+
 def test_calls_of_threads_that_began_before_are_counted() -> None:
     begin, ended = threading.Event(), threading.Event()
 
