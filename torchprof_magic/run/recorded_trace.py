@@ -33,7 +33,7 @@ from torchprof_magic.run.host_lines import with_host_lines
 from torchprof_magic.run.scopes import with_scopes
 from torchprof_magic.run.storages import with_storages
 from torchprof_magic.run.tags import tags_of
-from torchprof_magic.run.transitions import without_transitions
+from torchprof_magic.run.transitions import with_whole_steps, without_transitions
 from torchprof_magic.run.waits import with_waits
 from torchprof_magic.system.process.memory import lack_for_reading
 
@@ -90,6 +90,7 @@ def trace_of(
         and (recording.two_pass is None or recording.two_pass.lines_cycle is None),
     )
     trace, problems = _read_cycles(recording, meta, keeps=keeps)
+    trace = with_whole_steps(trace, recording)
     sites, scopes, lanes = with_scopes(trace, recording, cell)
     trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
     trace = with_host_lines(with_waits(with_storages(trace, recording), recording), recording)

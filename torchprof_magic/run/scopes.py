@@ -215,7 +215,9 @@ def _root(modules: Sequence[ModuleSite], number: int) -> int:
     return number
 
 
-_MOVED_STEP = "chrome.moved_step"
+def has_moved_steps(trace: Trace) -> bool:
+    """Return whether torch has moved steps behind their ops, and the reader has put them back as far as it can."""
+    return any(each.code == "chrome.moved_step" for each in trace.problems)
 
 
 def clock_shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
@@ -233,7 +235,7 @@ def clock_shift_ns(trace: Trace, marks: ProgramMarks) -> int | None:
         return None
     least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
     told = None if marks.unix_ns is None else marks.unix_ns - trace.meta.start_unix_ns
-    if told is not None and told < least and any(each.code == _MOVED_STEP for each in trace.problems):
+    if told is not None and told < least and has_moved_steps(trace):
         return told
     if told is None or least > most:
         return (least + most) // 2

@@ -1,4 +1,4 @@
-"""Takes the recording's own work between two steps out of the steps of a live run."""
+"""When the user's code of each step of a live run began and ended, which torch's ranges do not tell exactly."""
 
 from __future__ import annotations
 
@@ -8,13 +8,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from torchprof_magic.run.scopes import clock_shift_ns
+from torchprof_magic.run.scopes import clock_shift_ns, has_moved_steps
 
 if TYPE_CHECKING:
     from torchprof_magic.model.recording import ProgramMarks, Recording
     from torchprof_magic.model.trace import Trace
 
 _CUT = {"cycle": pl.Int32, "number": pl.Int32, "began_ns": pl.Int64, "ended_ns": pl.Int64}
+
+
+def with_whole_steps(trace: Trace, recording: Recording) -> Trace:
+    """Return the trace in which steps that torch has moved begin with the user's code of them.
+
+    The reader can only put the first one of a cycle back to its first op, before which it may have loaded its data.
+    """
+    if not has_moved_steps(trace):
+        return trace
+    start, end = pl.col("start_ns"), pl.col("end_ns")
+    before = end.shift(1).over("cycle", order_by="start_ns").fill_null(0)
+    began = pl.col("began_ns").fill_null(start).clip(lower_bound=before)
+    steps = _with_user_times(trace, recording).with_columns(pl.min_horizontal(began, start).alias("start_ns"))
+    return replace(trace, steps=steps.select(trace.steps.columns))
 
 
 def without_transitions(trace: Trace, recording: Recording) -> Trace:
@@ -24,9 +38,7 @@ def without_transitions(trace: Trace, recording: Recording) -> Trace:
     work. They stay as they are in ``trace.events``, and so do the steps of a trace with work of a device, which works
     meanwhile: there the marks of the steps say how long that took.
     """
-    rows = [row for marks in recording.program for row in _user_times(trace, marks)]
-    known = pl.DataFrame(rows, schema=_CUT, orient="row")
-    steps = trace.steps.join(known, on=["cycle", "number"], how="left", maintain_order="left")
+    steps = _with_user_times(trace, recording)
     start, end = pl.col("start_ns"), pl.col("end_ns")
     began = pl.col("began_ns").fill_null(start).clip(start, end)
     ended = pl.col("ended_ns").fill_null(end).clip(began, end)
@@ -63,6 +75,13 @@ def _within_steps(trace: Trace, steps: pl.DataFrame) -> pl.DataFrame:
     first = np.where(begins_beside, np.minimum(gap_end[of_start], end), start)
     first = np.minimum(first, np.maximum(last, start))
     return trace.scopes.with_columns(pl.Series("start_ns", first), pl.Series("dur_ns", np.maximum(last - first, 0)))
+
+
+def _with_user_times(trace: Trace, recording: Recording) -> pl.DataFrame:
+    """Return the steps with when the user's code of each began and ended, null where that is not known."""
+    rows = [row for marks in recording.program for row in _user_times(trace, marks)]
+    known = pl.DataFrame(rows, schema=_CUT, orient="row")
+    return trace.steps.join(known, on=["cycle", "number"], how="left", maintain_order="left")
 
 
 def _user_times(trace: Trace, marks: ProgramMarks) -> list[tuple[int, int, int, int]]:

@@ -1,4 +1,4 @@
-"""The recording's own work between two steps is in no step."""
+"""A step is what the user's code took: without the recording's own work between two steps, and with all of its own."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import polars as pl
 from support import annotation, kernel, launch, make_trace, recording, span
 
 from torchprof_magic.model.meta import StepMark
+from torchprof_magic.model.problems import problem
 from torchprof_magic.model.recording import ProgramMarks
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
-from torchprof_magic.run.transitions import without_transitions
+from torchprof_magic.run.transitions import with_whole_steps, without_transitions
 
 BASE = 10**15
 RANGES = (annotation("ProfilerStep#5", 0, 100), annotation("ProfilerStep#6", 110, 90))
@@ -101,3 +102,24 @@ def test_what_a_line_does_beside_the_steps_is_not_its_own() -> None:
     times = [(start // 1000, (start + dur) // 1000) for start, dur in found.select("start_ns", "dur_ns").rows()]
     assert (times[0], times[1], times[3], times[4]) == ((60, 70), (115, 122), (35, 175), (60, 95))
     assert found["dur_ns"][2] == 0
+
+
+def test_a_step_that_torch_moved_behind_its_ops_begins_with_the_users_code() -> None:
+    """Step 5 was put back to its first op, at 30 us, and step 6 to the end of step 5."""
+    moved = (annotation("ProfilerStep#5", 30, 70), annotation("ProfilerStep#6", 100, 100))
+    trace = replace(make_trace(*moved), problems=(problem("chrome.moved_step", count=2),))
+    trace = replace(trace, steps=trace.steps.with_columns(pl.col("start_ns", "end_ns") + 30_000))  # from time 0 on
+    noted = ProgramMarks(
+        cycle=0,
+        lines=array("q"),
+        calls=array("q"),
+        functions=array("q"),
+        steps=((5, at(2), at(95)), (6, at(104), at(195))),
+        clock=((5, at(0), at(1)), (6, at(101), at(103))),
+        unix_ns=trace.meta.start_unix_ns - BASE,
+    )
+    run = replace(recording(Path()), program=(noted,))
+    begins = with_whole_steps(trace, run).steps.select("number", "start_ns", "end_ns").rows()
+    assert begins == [(5, 2_000, 100_000), (6, 100_000, 200_000)]
+    unmoved = replace(trace, problems=())
+    assert with_whole_steps(unmoved, run) is unmoved
