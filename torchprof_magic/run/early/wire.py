@@ -66,7 +66,7 @@ def made_of(packed: bytes) -> Made:
 
 
 def _plain(value: object) -> object:
-    """Return a value that msgspec does not know as one that it does."""
+    """Return a value that msgspec does not know as one that it does. msgspec expects this error for everything else."""
     if isinstance(value, array):
         return value.tobytes()
     if isinstance(value, (Path, str)):  # torch's version is a kind of text of its own

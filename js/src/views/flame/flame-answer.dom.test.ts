@@ -95,7 +95,7 @@ it("leads to what first holds the memory, rather than into the allocator or to w
 });
 
 it("ends before code that torch.compile wrote, which no user knows", async () => {
-  const file = `/root/inductor/s4/c${"s4".repeat(25)}.py(3980): partition_0`;
+  const file = `inductor/s4/c${"s4".repeat(25)}.py(3980): partition_0`;
   const boxes: Boxes = [
     ["all", "root", 9e6, -1],
     ["model.py(7): forward", "python", 9e6, 0],
