@@ -41,7 +41,7 @@ from torchprof_magic.tables.budget import budget_table
 from torchprof_magic.tables.devices import devices_table
 from torchprof_magic.tables.execution_trace import graph_tensors_table, has_graph
 from torchprof_magic.tables.memory.in_use import memory_series
-from torchprof_magic.tables.memory.starting_level import starting_note
+from torchprof_magic.tables.memory.starting_level import own_note, starting_note
 from torchprof_magic.tables.ops.kernels import kernels_table
 from torchprof_magic.tables.ops.op_groups import has_mostly_no_op, is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
@@ -586,7 +586,7 @@ def _memory(trace: Trace, part: TimeRange) -> tuple[Fact, ...]:
         rows = _levels_in(curve, part)
         if rows.height == 0:
             continue
-        note = starting_note(trace, str(lane))
+        note = starting_note(trace, str(lane)) or own_note(trace, str(lane))
         facts.append(_number(f"Peak on {lane}", rows["allocated_bytes"].max() or 0, "bytes", note))  # type: ignore[arg-type]
         if (reserved := rows["reserved_bytes"].max()) is not None:
             facts.append(_number(f"Reserved on {lane}", reserved, "bytes"))  # type: ignore[arg-type]

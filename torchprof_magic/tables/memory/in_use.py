@@ -16,7 +16,7 @@ from torchprof_magic.model.shapes import EVERY_LANE, Column, Mark, PhaseSpan, Se
 from torchprof_magic.model.trace import MEMORY_CATEGORIES
 from torchprof_magic.model.units import format_bytes
 from torchprof_magic.tables.memory.module_strip import module_strip
-from torchprof_magic.tables.memory.starting_level import WITHOUT_OLDER, starting_note
+from torchprof_magic.tables.memory.starting_level import WITHOUT_OLDER, own_note, starting_note
 from torchprof_magic.tables.phase_strip import phase_strip
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def memory_series(trace: Trace) -> Series:
     total = replace(TOTAL, title="Allocated in the recording") if _begins_at_none(trace, frame) else TOTAL
     bands = (total, RESERVED) if frame["reserved_bytes"].is_not_null().any() else (total,)
     stacked = tuple(band for band in _from_the_bottom(frame) if band.name in frame.columns)
-    marks = (*_peaks(frame), *_step_marks(trace))
+    marks = (*_peaks(trace, frame), *_step_marks(trace))
     modules = module_strip(trace, MOST_SPANS)
     return Series(frame=frame, bands=bands, stacked=stacked, marks=marks, phases=_phases(trace), modules=modules)
 
@@ -167,14 +167,15 @@ def memory_peaks(series: Series) -> list[Mark]:
     return [mark for mark in series.marks if mark.kind == "peak"]
 
 
-def _peaks(frame: pl.DataFrame) -> list[Mark]:
+def _peaks(trace: Trace, frame: pl.DataFrame) -> list[Mark]:
     marks = []
     for (lane,), rows in frame.group_by("lane", maintain_order=True):
         index = rows["allocated_bytes"].arg_max()
         if index is None:
             continue
         peak, time_ns = rows["allocated_bytes"][index], rows["time_ns"][index]
-        marks.append(Mark(lane=str(lane), time_ns=time_ns, label=f"peak {format_bytes(peak)}", kind="peak"))
+        label = ", ".join(filter(None, (f"peak {format_bytes(peak)}", own_note(trace, str(lane)))))
+        marks.append(Mark(lane=str(lane), time_ns=time_ns, label=label, kind="peak"))
     return marks
 
 

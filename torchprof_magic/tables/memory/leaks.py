@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from torchprof_magic.facts.memory.blocks import HOST
+from torchprof_magic.facts.memory.recorders_own import cycles_with_own
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.keeping import with_keeping_lines
 from torchprof_magic.facts.source.shown_files import files_as_shown
@@ -151,8 +152,8 @@ def _held_by_program(trace: Trace, kept: pl.DataFrame) -> pl.DataFrame:
     Of a cycle in which it held some, these are all blocks of the host that no object of the program uses: such tensors
     keep others, which Python does not see.
     """
-    own = trace.storages.filter(~pl.col("is_older") & ~pl.col("is_in_use"))["cycle"].unique()
-    is_of_others = (pl.col("device") == HOST) & pl.col("cycle").is_in(own.implode()) & ~_is_found(trace, kept)
+    is_in_cycle = pl.col("cycle").is_in(cycles_with_own(trace).implode())
+    is_of_others = (pl.col("device") == HOST) & is_in_cycle & ~_is_found(trace, kept)
     return kept.filter(~is_of_others)
 
 

@@ -1,4 +1,4 @@
-"""What was in use before a recording and is not in its curve of memory."""
+"""What a curve of memory lacks of before the recording, and what it has too much of in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import polars as pl
 
 from torchprof_magic.facts.memory.alive import is_snapshot
 from torchprof_magic.facts.memory.blocks import HOST
+from torchprof_magic.facts.memory.recorders_own import cycles_with_own
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -27,3 +28,8 @@ def starting_note(trace: Trace, device: str) -> str:
         total = trace.memory.filter(pl.col("device") == device)["allocated_bytes"]
         return WITHOUT_OLDER if len(total) and total.is_null().all() else ""
     return "without older tensors but those of models and optimizers" if trace.tags.height else WITHOUT_OLDER
+
+
+def own_note(trace: Trace, device: str) -> str:
+    """Return what the peak of a device counts too much; empty if that is nothing."""
+    return "in part kept by torch's recording" if device == HOST and len(cycles_with_own(trace)) else ""

@@ -13,7 +13,7 @@ from torchprof_magic.findings.advice import find_advice
 from torchprof_magic.findings.savings.table import savings_table
 from torchprof_magic.model.meta import CellSource
 from torchprof_magic.model.trace import FRAME_SCHEMAS, TAGS_SCHEMA
-from torchprof_magic.tables.memory.in_use import memory_frame, memory_series
+from torchprof_magic.tables.memory.in_use import memory_frame, memory_peaks, memory_series
 from torchprof_magic.tables.memory.leaks import leaks_table, leaks_view
 from torchprof_magic.tables.memory.starting_level import starting_note
 
@@ -127,6 +127,9 @@ def test_blocks_that_the_recording_itself_held_do_not_grow_nor_do_those_that_nob
     trace = live(run(*kept_in_each(1000, 64)), (9000, 100, False, False, None))
     gone = trace.storages.filter(pl.col("address") > 1002)
     assert growing(replace(trace, storages=gone)) == []
+    assert starting_note(trace, "cpu") == ""
+    (peak,) = memory_peaks(memory_series(trace))
+    assert peak.label == "peak 320 B, in part kept by torch's recording"  # five blocks of 64 B
     assert growing(trace) == [("aten::clone", 64, STEPS, "measured")]  # objects of the program hold all of them
 
 
