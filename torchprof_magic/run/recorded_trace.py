@@ -67,8 +67,36 @@ def trace_of(
     the process had called before. With ``keeps``, what was read is kept beside the files: another process, which reads
     them again when the loop has ended, then has it in a quarter of the time.
     """
+    meta = _meta_of(recording, title, cell, cell_labels)
+    trace, problems = _read_cycles(recording, meta, keeps=keeps)
+    trace = with_whole_steps(trace, recording)
+    sites, scopes, lanes = with_scopes(trace, recording, cell)
+    trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
+    trace = with_host_lines(with_waits(with_storages(trace, recording), recording), recording)
+    functions = own_function_scopes(trace, recording, cell)
+    trace = without_transitions(trace, recording)  # last: the clocks are compared by where torch's ranges begin
+    trace = with_function_lines(replace(trace, steps=_with_marks(trace.steps, meta.recorded_steps)), functions)
+    cost_too_much = any(found.code == "capture.details_left_out" for found in recording.problems)
+    trace = join_passes(trace, cost_too_much=cost_too_much)
+    trace = with_graph_notes(with_fx_nodes(trace, recording), dict(recording.graph_notes))
+    trace = _with_snapshot(trace, recording.snapshot)
+    found = replace(
+        trace.meta,
+        cell_labels=_labels_in(trace, recording),
+        extra=_with_added(trace.meta.extra, recording),
+        ops_before=ops_before(_ops_in(trace)),
+        compiled=recording.compiled if _runs_compiled(trace) else (),
+        compilations=recording.compilations,
+    )
+    return replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems)), not problems
+
+
+def _meta_of(
+    recording: Recording, title: str, cell: CellSource | None, cell_labels: tuple[tuple[str, str], ...]
+) -> Meta:
+    """Return what is known of a live run without its files."""
     marks = tuple(mark for cycle in recording.cycles for mark in cycle.steps)
-    meta = Meta(
+    return Meta(
         title=title,
         torch_version=recording.torch_version,
         device_names=recording.device_names,
@@ -89,27 +117,6 @@ def trace_of(
         has_function_lines=bool(recording.function_lines)
         and (recording.two_pass is None or recording.two_pass.lines_cycle is None),
     )
-    trace, problems = _read_cycles(recording, meta, keeps=keeps)
-    trace = with_whole_steps(trace, recording)
-    sites, scopes, lanes = with_scopes(trace, recording, cell)
-    trace = replace(trace, sites=sites, scopes=scopes, lanes=lanes, tags=tags_of(trace, recording))
-    trace = with_host_lines(with_waits(with_storages(trace, recording), recording), recording)
-    functions = own_function_scopes(trace, recording, cell)
-    trace = without_transitions(trace, recording)  # last: the clocks are compared by where torch's ranges begin
-    trace = with_function_lines(replace(trace, steps=_with_marks(trace.steps, marks)), functions)
-    cost_too_much = any(found.code == "capture.details_left_out" for found in recording.problems)
-    trace = join_passes(trace, cost_too_much=cost_too_much)
-    trace = with_graph_notes(with_fx_nodes(trace, recording), dict(recording.graph_notes))
-    trace = _with_snapshot(trace, recording.snapshot)
-    found = replace(
-        trace.meta,
-        cell_labels=_labels_in(trace, recording),
-        extra=_with_added(trace.meta.extra, recording),
-        ops_before=ops_before(_ops_in(trace)),
-        compiled=recording.compiled if _runs_compiled(trace) else (),
-        compilations=recording.compilations,
-    )
-    return replace(trace, meta=found, problems=(*recording.problems, *problems, *trace.problems)), not problems
 
 
 def _with_snapshot(trace: Trace, path: Path | None) -> Trace:
