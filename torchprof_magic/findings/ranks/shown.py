@@ -10,10 +10,10 @@ import polars as pl
 from torchprof_magic.findings.hottest_rows import code_of
 from torchprof_magic.findings.ranks.job import ARRIVAL_COLUMNS, COLLECTIVE_COLUMNS, RANK_COLUMNS
 from torchprof_magic.findings.ranks.stragglers import COLUMNS as STRAGGLER_COLUMNS
-from torchprof_magic.findings.ranks.verdict import ranks_verdict
+from torchprof_magic.findings.ranks.verdict import has_device, is_pair, per_step, ranks_verdict
 from torchprof_magic.model.meta import shortened
 from torchprof_magic.model.shapes import Layer, Problems, RankBars, RankPart, SliceLane, Slices, Table
-from torchprof_magic.model.units import format_ns, short_file
+from torchprof_magic.model.units import format_ns, format_ratio, short_file
 from torchprof_magic.tables.timeline.slices import OPS
 from torchprof_magic.tables.timeline.slices import SCHEMA as SLICE_SCHEMA
 
@@ -67,13 +67,13 @@ def ranks_view(job: Job) -> Table:
         (pl.col("rank") == (-1 if verdict.rank is None else verdict.rank)).alias("is_late"),
         pl.col("file").map_elements(short_file, return_dtype=pl.String),
     )
-    has_device = (job.ranks["device"] != "").any() or (job.ranks["copy_ns"] > 0).any()
-    titles = PART_TITLES if has_device else PART_TITLES | {"idle_ns": HOST_IDLE_TITLE}
+    with_device = has_device(job)
+    titles = PART_TITLES if with_device else PART_TITLES | {"idle_ns": HOST_IDLE_TITLE}
     shown = {name: look for name, look in PARTS.items() if (frame[name] > 0).any()}
     return Table(
         frame=frame,
         columns=tuple(
-            replace(column, title=_DEVICE_TITLES.get(column.name, column.title)) if has_device else column
+            replace(column, title=_DEVICE_TITLES.get(column.name, column.title)) if with_device else column
             for column in RANK_COLUMNS
             if not frame[column.name].is_null().all()
         ),
@@ -98,7 +98,7 @@ def waits_view(job: Job) -> Table:
 def collectives_view(job: Job) -> Table:
     """Return the collectives, the one with the most waiting first."""
     columns = tuple(column for column in COLLECTIVE_COLUMNS if not job.collectives[column.name].is_null().all())
-    return Table(frame=job.collectives, columns=columns, sort_by="wait_ns")
+    return Table(frame=job.collectives, columns=columns, sort_by="wait_ns", answer=_most_waiting(job))
 
 
 def stragglers_view(job: Job) -> Table:
@@ -108,7 +108,7 @@ def stragglers_view(job: Job) -> Table:
         pl.col("source").map_elements(lambda text: shortened(text.strip()), return_dtype=pl.String),
     )
     columns = tuple(column for column in STRAGGLER_COLUMNS if not frame[column.name].is_null().all())
-    return Table(frame=frame, columns=columns, sort_by="caused_wait_ns")
+    return Table(frame=frame, columns=columns, sort_by="caused_wait_ns", answer=_most_waited_for(job))
 
 
 def problems_view(job: Job) -> Problems:
@@ -156,6 +156,30 @@ def _longest_wait(job: Job, least: int) -> str:
         f"For rank {row['last_rank']} {others} {format_ns(whole_ns)}{together}{in_all}, {format_ns(row['wait_ns'])} of "
         f"it in {code_of(row['name'])}, until {format_ns(row['start_ns'] - least)}."
     )
+
+
+def _most_waiting(job: Job) -> str:
+    """Return in which collective the ranks wait longest, for whom, and how much of all waiting that is."""
+    waits = job.collectives.filter(pl.col("wait_ns") > 0).sort("wait_ns", descending=True)
+    if waits.height == 0:
+        return ""
+    row = waits.row(0, named=True)
+    in_all = " in all steps" if waits["step"].n_unique() > 1 else ""
+    return (
+        f"The ranks wait longest in collective {row['number']}, {code_of(row['name'])}, for rank {row['last_rank']}: "
+        f"{format_ns(row['wait_ns'])} of {format_ns(int(waits['wait_ns'].sum()))} together{in_all}."
+    )
+
+
+def _most_waited_for(job: Job) -> str:
+    """Return for which rank the others wait longest, and how much of all waiting that is."""
+    if job.stragglers.height == 0:
+        return ""
+    row = job.stragglers.row(0, named=True)
+    others, together = ("the other one waits", "") if is_pair(job) else ("the others wait", " together")
+    waited = f"{format_ns(row['caused_wait_ns'])}{together}{per_step(job)}"
+    share = "all" if row["share_ratio"] == 1 else format_ratio(row["share_ratio"])
+    return f"For rank {row['rank']} {others} {waited}: {share} of the waiting."
 
 
 def _with_notes(job: Job) -> pl.DataFrame:

@@ -22,6 +22,8 @@ Kind = Literal["straggler", "uneven", "balanced", "none"]
 MOST_OF_WAITING, MOST_OF_TWO = 0.5, 0.75
 # Waiting that is below this share of the steps of all ranks is not worth a word.
 LEAST_OF_STEPS = 0.02
+# What the devices wait for their own hosts is worth a word beside that from this share of the steps on.
+LEAST_OF_HOSTS = 0.1
 # A rank that comes last in so few collectives may have been late by chance.
 FEW_COLLECTIVES = 3
 _CELL = re.compile(r"[\\/](ipykernel|xpython)_[0-9]+[\\/]|^<")
@@ -105,7 +107,12 @@ def ranks_verdict(job: Job) -> RanksVerdict:
     if top is not None and top["share_ratio"] >= least and share >= LEAST_OF_STEPS:
         return _straggler(job, top, wait_ns, share)
     if share < LEAST_OF_STEPS or top is None:
-        text = (_plain("The ranks wait for each other "), _strong(format_ratio(share)), _plain(" of their steps."))
+        text = (
+            _plain("The ranks wait for each other "),
+            _strong(format_ratio(share)),
+            _plain(" of their steps."),
+            *_host_words(job),
+        )
         return RanksVerdict(
             kind="balanced", title="No rank is late", text=text, wait_ns=wait_ns, share=share, doubts=_doubts(job)
         )
@@ -118,7 +125,12 @@ def _straggler(job: Job, top: Mapping[str, object], wait_ns: int, share: float) 
     return RanksVerdict(
         kind="straggler",
         title=f"Rank {rank} is late",
-        text=(*_cause_words(top, job), *_longest_words(job), *_waiting_words(job, float(str(top["caused_wait_ns"])))),
+        text=(
+            *_cause_words(top, job),
+            *_longest_words(job),
+            *_waiting_words(job, float(str(top["caused_wait_ns"]))),
+            *_host_words(job),
+        ),
         rank=rank,
         cause=str(top["cause"]),
         name=str(top["name"] or ""),
@@ -136,9 +148,10 @@ def _uneven(job: Job, wait_ns: int, share: float) -> RanksVerdict:
         _plain("The ranks together wait "),
         _strong(format_ns(wait_ns)),
         _plain(
-            f"{_a_step(job)}, {format_ratio(share)} of their steps, and no single one causes most of it. Most often "
+            f"{per_step(job)}, {format_ratio(share)} of their steps, and no single one causes most of it. Most often "
         ),
         _plain(f"the last are: {', '.join(f'rank {rank}' for rank in ranks)}."),
+        *_host_words(job),
     )
     return RanksVerdict(
         kind="uneven", title="Ranks are late in turn", text=text, wait_ns=wait_ns, share=share, doubts=_doubts(job)
@@ -165,7 +178,7 @@ def _cause_words(top: Mapping[str, object], job: Job) -> list[Span]:
         return [
             _plain(f"It starts {format_ns(more)} later than {'the other' if is_pair(job) else 'the others on average'}")
         ]
-    return [*spans, _plain(f": {format_ns(more)} more{_a_step(job)} than {_the_others(job)}")]
+    return [*spans, _plain(f": {format_ns(more)} more{per_step(job)} than {_the_others(job)}")]
 
 
 def _longest_words(job: Job) -> tuple[Span, ...]:
@@ -173,7 +186,7 @@ def _longest_words(job: Job) -> tuple[Span, ...]:
     first, second = job.ranks.sort("wait_ns", descending=True).head(2).select("rank", "wait_ns").rows()
     if is_pair(job) or first[1] == second[1]:
         return (_plain("."),)
-    return (_plain(f"; rank {first[0]} waits longest, "), _strong(format_ns(first[1])), _plain(f"{_a_step(job)}."))
+    return (_plain(f"; rank {first[0]} waits longest, "), _strong(format_ns(first[1])), _plain(f"{per_step(job)}."))
 
 
 def _the_others(job: Job) -> str:
@@ -190,9 +203,22 @@ def _waiting_words(job: Job, caused_ns: float) -> tuple[Span, ...]:
     """Return what the others wait for a late rank, and each of several on average: about what their steps lose."""
     others, together = job.ranks.height - 1, _strong(format_ns(caused_ns))
     if others == 1:
-        return (_plain(" The other rank waits "), together, _plain(f" for it{_a_step(job)}."))
+        return (_plain(" The other rank waits "), together, _plain(f" for it{per_step(job)}."))
     each = format_ns(caused_ns / others)
-    return (_plain(" The others wait "), together, _plain(f" for it together{_a_step(job)}, {each} each on average."))
+    return (_plain(" The others wait "), together, _plain(f" for it together{per_step(job)}, {each} each on average."))
+
+
+def _host_words(job: Job) -> tuple[Span, ...]:
+    """Return what a device waits for its own host, where that is more than what the ranks wait for each other."""
+    idle_ns, wait_ns, step_ns = (float(str(job.ranks[name].mean())) for name in ("idle_ns", "wait_ns", "step_ns"))
+    if not has_device(job) or idle_ns <= max(wait_ns, LEAST_OF_HOSTS * step_ns):
+        return ()
+    return (_plain(f" A device waits even longer for its own host, {format_ns(idle_ns)}{per_step(job)} on average."),)
+
+
+def has_device(job: Job) -> bool:
+    """Return whether the ranks work on devices."""
+    return bool((job.ranks["device"] != "").any() or (job.ranks["copy_ns"] > 0).any())
 
 
 def file_words(file: str) -> str:
@@ -213,7 +239,8 @@ def _doubts(job: Job, rank: int | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _a_step(job: Job) -> str:
+def per_step(job: Job) -> str:
+    """Return what follows a time of one step, where several were recorded."""
     return " per step" if int(str(job.ranks["steps"].max() or 0)) > 1 else ""
 
 

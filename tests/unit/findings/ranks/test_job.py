@@ -11,7 +11,7 @@ from made_ranks import LATE_LINE, device_step, host_step, write_job, write_rank
 from support import Event, annotation, kernel, launch
 
 import torchprof_magic as tp
-from torchprof_magic.findings.ranks.shown import ranks_view, timeline_view
+from torchprof_magic.findings.ranks.shown import collectives_view, ranks_view, stragglers_view, timeline_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +90,29 @@ def long_step(number: int, late_us: float) -> list[Event]:
     ]
 
 
+def test_the_tables_of_collectives_and_stragglers_say_where_and_for_whom_most_of_the_waiting_is(tmp_path: Path) -> None:
+    write_job(tmp_path, {2: 200.0})
+    job = tp.load(tmp_path)._job
+    # Three others wait for 200 us each, in each of the three steps.
+    assert collectives_view(job).answer == (
+        "The ranks wait longest in collective 1, `all_reduce`, for rank 2: 600 µs of 1.80 ms together in all steps."
+    )
+    assert stragglers_view(job).answer == "For rank 2 the others wait 600 µs together per step: all of the waiting."
+
+
+def test_ranks_that_keep_up_leave_no_sentence_about_waiting(tmp_path: Path) -> None:
+    write_job(tmp_path, {})
+    job = tp.load(tmp_path)._job
+    assert collectives_view(job).answer == ""
+    assert stragglers_view(job).answer == ""
+
+
+def test_devices_that_wait_longer_for_their_hosts_than_for_ranks_are_told_of(tmp_path: Path) -> None:
+    write_job(tmp_path, {3: 200.0})
+    # 500 us of three steps and 700 of the fourth are idle; three ranks wait 200 us each for the last one.
+    assert "A device waits even longer for its own host, 550 µs per step on average." in str(tp.load(tmp_path).verdict)
+
+
 def test_steps_that_do_not_count_are_not_in_the_times_of_a_rank(tmp_path: Path) -> None:
     for rank in range(4):
         late_us = 200 if rank == 3 else 0
@@ -125,7 +148,7 @@ def test_the_straggler_is_named_with_what_it_does_meanwhile(tmp_path: Path) -> N
     assert said.startswith("Rank 2 is late. Its host runs Python, most at line 12 of train.py")
     assert ": 200 \N{MICRO SIGN}s more per step than the median of the others. The others wait " in said
     # Three wait 200 us each, so that none of them waits longest.
-    assert said.endswith("wait 600 \N{MICRO SIGN}s for it together per step, 200 \N{MICRO SIGN}s each on average.")
+    assert "wait 600 \N{MICRO SIGN}s for it together per step, 200 \N{MICRO SIGN}s each on average." in said
 
 
 def test_the_page_begins_with_who_waits_longest_and_has_the_sums_behind_it(tmp_path: Path) -> None:
@@ -135,7 +158,11 @@ def test_the_page_begins_with_who_waits_longest_and_has_the_sums_behind_it(tmp_p
     verdict = json.loads(report.widget._header)["verdict"]
     said, more = ("".join(span["text"] for span in verdict[name]) for name in ("text", "more"))
     assert said.endswith(" than the median of the others; rank 2 waits longest, 200 µs per step.")
-    assert more == " The others wait 450 µs for it together per step, 150 µs each on average."
+    # Each device waits 500 us, and as long as it is late: 550, 600, 500 and 700.
+    assert more == (
+        " The others wait 450 µs for it together per step, 150 µs each on average. A device waits even longer for its "
+        "own host, 588 µs per step on average."
+    )
     assert report.verdict.statement == f"Rank 3 is late. {said}{more}"
 
 
