@@ -20,6 +20,7 @@ from torchprof_magic.model.trace import DEVICE_CATEGORIES
 from torchprof_magic.model.units import column_format, format_ns, printable
 from torchprof_magic.tables.ops.op_groups import is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP
+from torchprof_magic.tables.source.source_view import FUNCTION_TITLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,8 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     if every.height == 1:
         return ""
     first = rows.row(0, named=True)
-    most, op = f"takes most {_called(column)}", _name_in(trace, every)(first)
+    named = _name_in(trace, every)
+    most, op = f"takes most {_called(column)}", (_at_its_place(named) if _has_functions(table) else named)(first)
     above = every.row(0, named=True) if _is_first_no_row(every) else None
     on_device = _ops_on_device(table)
     why = "The host limits this run: " if on_device.height else ""
@@ -171,6 +173,16 @@ def _name_in(trace: Trace, rows: pl.DataFrame) -> Any:
     if has_one_file and (rows["source"].fill_null("") != "").all():
         return lambda row: f"line {row['line']}"
     return lambda row: code_of(f"{row['file']}:{row['line']}")
+
+
+def _at_its_place(name: Any) -> Any:
+    """Return a function that names a row by its function, and then as ``name`` does."""
+    return lambda row: f"{code_of(row['source'])} at {name(row)}" if row["source"] else name(row)
+
+
+def _has_functions(table: Table) -> bool:
+    """Return whether the rows are functions, as no lines were watched."""
+    return any(column.is_verbatim and column.title == FUNCTION_TITLE for column in table.columns)
 
 
 def _begun(text: str) -> str:

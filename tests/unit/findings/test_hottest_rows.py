@@ -139,14 +139,14 @@ def test_a_single_row_needs_no_sentence() -> None:
     assert answer(make_trace(*STEPS)) == ""
 
 
-def test_lines_are_called_by_their_files() -> None:
+def test_functions_are_called_by_their_names_and_files() -> None:
     stacks = [
         frame("/home/me/train.py(7): step", 0, 100),
         frame("/home/me/model.py(21): forward", 10, 70),
         span("aten::mm", 15, 20),
     ]
     trace = make_trace(annotation("ProfilerStep#0", 0, 100), *stacks, with_stack=1)
-    said = "`me/model.py:21` takes most CPU time, 70.00 µs per step."
+    said = "`forward` at `me/model.py:21` takes most CPU time, 70.00 µs per step."
     assert answer(trace, "source") == said
 
 

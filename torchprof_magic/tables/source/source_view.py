@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
 OUTSIDE = "outside of these lines"
+FUNCTION_TITLE = "Function"
 FUNCTIONS = "functions that these lines call, counted above"
 _DEVICE = ("device_ns", "backward_device_ns")
 _BOTH_DEVICE = Column(
@@ -193,7 +194,7 @@ def _of_function(column: Column) -> Column:
     """Return the column of the texts of lines as that of the names of functions."""
     if column.name != "source":
         return column
-    return replace(column, title="Function", definition="Name of the function of the line.")
+    return replace(column, title=FUNCTION_TITLE, definition="Name of the function of the line.")
 
 
 def _says_something(values: pl.Series) -> bool:

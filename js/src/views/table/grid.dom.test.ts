@@ -302,6 +302,22 @@ describe("a sparse table", () => {
   });
 });
 
+describe("the count of rows", () => {
+  it.each([
+    ["Source", "2 lines"],
+    ["Function", "2 functions"],
+  ])("calls the rows of a column %s as that does: %s", async (title, count) => {
+    const columns = [columnHeader("source", "code", { title, is_verbatim: true })];
+    const view = tableHeader("source", { columns, sort_by: null, count: 2 });
+    const packed = packViews([view], [encodeFrame([["source", ["f", "g"]]])]);
+    const host = hostOf({ views: packed.views });
+    host.traits.set("_data", packed.data);
+    report = mount(host);
+    await settle();
+    expect(find(report.root, ".tp-tools-note").textContent).toBe(count);
+  });
+});
+
 describe("a remark on a row", () => {
   it("stands beside its name, as text", async () => {
     const row = await longestWith([], "phase");

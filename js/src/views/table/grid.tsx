@@ -110,10 +110,9 @@ function filterHint(view: TableHeader): string {
       : "",
     view.columns.some(({ unit }) => unit === "phase") ? "phase:backward" : "",
   ].filter((each) => each !== "");
-  const noun =
-    view.place === "group" && view.title.includes(" by ")
-      ? "ops"
-      : (view.tab === "compare" ? view.group : view.title).toLowerCase();
+  const noun = view.title.includes(" by ")
+    ? "ops"
+    : (view.tab === "compare" ? view.group : view.title).toLowerCase();
   return [`Filter ${noun}`, ...examples].join("   ");
 }
 
@@ -276,13 +275,12 @@ function activeId(props: PartProps): string | undefined {
   return rowId(props, row.index);
 }
 
-/** "op" for Ops: the title without a final s; rows of source code are lines, also where functions name them. */
+/** "op" for Ops: the title without a final s; rows of source code are what their column calls them, or lines. */
 function nounOf(view: TableHeader): string {
-  if (view.columns.some((column) => column.is_verbatim)) return "line";
-  if (view.points !== null) return view.group.toLowerCase();
-  if (view.tab === "compare") return view.group.toLowerCase().replace(/s$/, "");
-  if (view.title.includes(" by ")) return view.group.toLowerCase();
-  return view.title.toLowerCase().replace(/s$/, "");
+  const isOfGroup = view.points !== null || view.tab === "compare" || view.title.includes(" by ");
+  const of = view.columns.find((column) => column.is_verbatim) ?? view;
+  const title = of === view && isOfGroup ? view.group : of.title;
+  return title.toLowerCase().replace(/s$/, "").replace("source", "line");
 }
 
 const NO_LEFTS: ReadonlyMap<string, number> = new Map();
