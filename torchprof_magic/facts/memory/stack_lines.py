@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.shared import once_per_trace
-from torchprof_magic.facts.source.places import is_users_file
+from torchprof_magic.facts.source.users_files import is_users_file
 from torchprof_magic.model.intervals import BoolArray, IntArray, depth_of, nearest_marked
 from torchprof_magic.model.rows import are_known
 

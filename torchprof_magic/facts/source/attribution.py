@@ -12,8 +12,9 @@ from torchprof_magic.facts.host.blocking import BlockingCalls, calls_that_block
 from torchprof_magic.facts.host.host_states import Timeline, cause_and_changes, pieces_of, timelines_of
 from torchprof_magic.facts.ops.flops import flops_in
 from torchprof_magic.facts.shared import device_rows, once_for_the_whole
-from torchprof_magic.facts.source.forward_of import first_forward_of_events, forward_of_events
+from torchprof_magic.facts.source.forward_of import forward_of_events
 from torchprof_magic.facts.source.fx_nodes import backward_parts
+from torchprof_magic.facts.source.own_lines import forward_by_lines
 from torchprof_magic.facts.step_graph.on_path import OnPath, on_path, on_path_in
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE
@@ -107,7 +108,7 @@ def sites_of_events(trace: Trace, runs: Runs) -> IntArray:
     calls, work = origin_links(trace)
     sites[device_rows(trace)] = NO_PARENT
     sites[work] = sites[calls]
-    forward = first_forward_of_events(trace) if runs.is_of_lines else forward_of_events(trace)
+    forward = forward_by_lines(trace) if runs.is_of_lines else forward_of_events(trace)
     known = np.flatnonzero(forward >= 0)
     of_forward = sites[forward[known]]
     sites[known] = np.where(of_forward >= 0, of_forward, sites[known])

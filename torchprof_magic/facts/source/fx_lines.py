@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from torchprof_magic.facts.source.fx_nodes import own_nodes
-from torchprof_magic.facts.source.places import is_users_file
+from torchprof_magic.facts.source.users_files import is_users_file
 from torchprof_magic.model.intervals import NO_PARENT
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from torchprof_magic.facts.host.unseen_waits import asleep_ns, idle_of_steps, qu
 from torchprof_magic.facts.shared import once_for_the_whole, once_per_trace
 from torchprof_magic.facts.source.attribution import watched_runs
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
+from torchprof_magic.facts.source.own_lines import forward_at
 from torchprof_magic.facts.source.places import known_places
 from torchprof_magic.facts.source.step_places import at_sites, placed_pieces
 from torchprof_magic.facts.sums import sum_by
@@ -175,7 +176,7 @@ def _forward_moments(trace: Trace) -> tuple[IntArray, IntArray]:
     lanes = lanes_of_steps(trace)
     lane = lanes[pieces.step] if len(lanes) else np.full(len(pieces.step), NO_PARENT)
     row = np.append(host_nest(trace).row, NO_PARENT)[named]
-    forward = np.append(first_forward_of_events(trace), NO_PARENT)[row]
+    forward = forward_at(trace, row, pieces.start_ns)
     has_forward = forward >= 0
     lane, start_ns = lane.copy(), pieces.start_ns.copy()
     lane[has_forward] = trace.events["lane"].to_numpy()[forward[has_forward]]

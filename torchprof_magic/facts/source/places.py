@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,15 +10,13 @@ import polars as pl
 from torchprof_magic.facts.device.graph_work import origins
 from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexes_of
 from torchprof_magic.facts.shared import in_category, is_named, name_numbers, once_per_trace
-from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.fx_modules import fx_modules
 from torchprof_magic.facts.source.fx_nodes import own_nodes
+from torchprof_magic.facts.source.own_lines import forward_at
 from torchprof_magic.facts.source.script_modules import module_of_ops
-from torchprof_magic.model.distinct import distinct
-from torchprof_magic.model.generated_files import GENERATED
+from torchprof_magic.facts.source.users_files import is_users_file
 from torchprof_magic.model.intervals import (
     NO_PARENT,
-    BoolArray,
     IntArray,
     depth_of,
     innermost_at,
@@ -35,16 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchprof_magic.model.trace import Trace
-
-# Packages whose frames say how torch works, not what the user wrote.
-_MACHINERY = ("torch", "triton", "torchprof_magic", "IPython", "ipykernel", "runpy")
-_NOT_USERS = frozenset((*_MACHINERY, *sys.stdlib_module_names))
-_INSTALLED = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\]")
-_NOBODYS = re.compile(rf"^<(?:frozen|string|built-in)|{GENERATED}")
-_OWN_FOLDER = re.compile(r"[/\\](?:torchprof_magic|ipykernel|IPython)[/\\]")
-_STANDARD = re.compile(r"^.*[/\\]lib[/\\]python[0-9][.0-9]*[/\\]|^[A-Za-z]:\\.*\\Lib\\")
-_TOP = re.compile(r"[^/\\(]+")
-MOST_FILES = 10_000
 
 
 class Places(NamedTuple):
@@ -74,19 +59,24 @@ def places_of(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Pl
     It is the one that ran; of what runs in the backward pass it is that of the forward op, where this is known.
     ``at_ns`` are moments to look at in place of the starts of events that are no part of the backward pass.
     """
-    return with_forward_places(trace, rows, places_that_ran(trace, rows, at_ns))
+    return with_forward_places(trace, rows, places_that_ran(trace, rows, at_ns), at_ns)
 
 
 def with_forward_places(
-    trace: Trace, rows: IntArray, ran: Places, find: Callable[[Trace, IntArray], Places] | None = None
+    trace: Trace,
+    rows: IntArray,
+    ran: Places,
+    at_ns: IntArray | None = None,
+    find: Callable[[Trace, IntArray], Places] | None = None,
 ) -> Places:
     """Return the places of event rows, or -1, with those of the backward pass moved to the places of their forward.
 
-    ``find`` returns these; it is ``places_that_ran`` without one.
+    What runs in the user's own lines there stays where it ran. ``at_ns`` are moments to look at in place of the starts
+    of the events. ``find`` returns the places; it is ``places_that_ran`` without one.
     """
     if len(ran.files) == 0:
         return ran
-    forward = np.append(first_forward_of_events(trace), NO_PARENT)[rows]
+    forward = forward_at(trace, rows, at_ns)
     # What is compiled for the backward pass has lines of its own.
     known = np.flatnonzero((forward >= 0) & (np.append(own_nodes(trace), NO_PARENT)[rows] < 0))
     if len(known) == 0:
@@ -225,29 +215,6 @@ def _users_frames(trace: Trace) -> IntArray:
     frames = call_tree(trace)
     found = nearest_marked(frames.parent, depth_of(frames.parent), is_users_file(frames.file))
     return found[:-1].astype(np.int64)
-
-
-def is_users_file(files: pl.Series) -> BoolArray:
-    """Return which files are the user's or a library's, rather than of torch, Python, or built in.
-
-    torch writes paths relative to the folder of installed packages.
-    """
-    if files.null_count() == len(files):
-        return np.zeros(len(files), np.bool_)
-    users = [file for file in distinct(files).cast(pl.String).drop_nulls() if _is_users(file)]
-    if len(users) == 0:
-        return np.zeros(len(files), np.bool_)
-    return files.cast(pl.String).is_in(users).fill_null(value=False).to_numpy()
-
-
-@lru_cache(maxsize=MOST_FILES)
-def _is_users(file: str) -> bool:
-    """Return whether one file is; the ranks of a job and the cells of a notebook have the same ones."""
-    if _NOBODYS.search(file):
-        return False
-    short = _STANDARD.sub("", _INSTALLED.sub("", file, count=1), count=1)
-    top = _TOP.match(short)
-    return not (_OWN_FOLDER.search(short) or (top and top[0].removesuffix(".py") in _NOT_USERS))
 
 
 MODULE_FRAME = "nn.Module: "

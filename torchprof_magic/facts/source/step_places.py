@@ -12,6 +12,7 @@ from torchprof_magic.facts.host.host_states import COMPILE, DISPATCH, RUNTIME_CA
 from torchprof_magic.facts.host.step_pieces import StepPieces, recorded_pieces
 from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.fx_nodes import own_nodes
+from torchprof_magic.facts.source.own_lines import innermost_in_own_lines
 from torchprof_magic.facts.source.places import Places, functions_around, places_that_ran, with_forward_places
 from torchprof_magic.model.intervals import NO_PARENT, IntArray
 from torchprof_magic.model.rows import filled
@@ -36,12 +37,14 @@ class PlacedPieces(NamedTuple):
 def placed_pieces(trace: Trace) -> PlacedPieces:
     """Return the pieces of the steps, or else of the windows, with their lines."""
     pieces = recorded_pieces(trace)
-    named = called(trace, pieces.cause, pieces.state)
+    # Where autograd calls lines of the user, the outermost op is the node of autograd.
+    own = innermost_in_own_lines(trace, pieces.cause, pieces.start_ns)
+    named = np.where(own >= 0, own, called(trace, pieces.cause, pieces.state))
     row = np.append(host_nest(trace).row, NO_PARENT)[named]
     is_compiled = np.append(own_nodes(trace), NO_PARENT)[row] >= 0
     site = np.where(is_compiled, NO_PARENT, pieces.site)
     ran = at_sites(trace, site, places_that_ran(trace, np.where(site >= 0, NO_PARENT, row), pieces.start_ns))
-    return PlacedPieces(pieces, named, with_forward_places(trace, row, ran), ran)
+    return PlacedPieces(pieces, named, with_forward_places(trace, row, ran, pieces.start_ns), ran)
 
 
 def at_sites(trace: Trace, site: IntArray, places: Places) -> Places:
@@ -53,8 +56,9 @@ def at_sites(trace: Trace, site: IntArray, places: Places) -> Places:
 @once_per_trace
 def functions_of_pieces(trace: Trace) -> Places:
     """Return the user's function that each of the ``placed_pieces`` belongs to, where frames were recorded."""
-    row = np.append(host_nest(trace).row, NO_PARENT)[placed_pieces(trace).named]
-    return with_forward_places(trace, row, functions_around(trace, row), functions_around)
+    pieces, named, _, _ = placed_pieces(trace)
+    row = np.append(host_nest(trace).row, NO_PARENT)[named]
+    return with_forward_places(trace, row, functions_around(trace, row), pieces.start_ns, functions_around)
 
 
 def called(trace: Trace, cause: IntArray, state: IntArray) -> IntArray:

@@ -27,7 +27,8 @@ from torchprof_magic.facts.shared import (
 )
 from torchprof_magic.facts.source.flame_boxes import HostBoxes, backward_under_forward, host_boxes, site_names
 from torchprof_magic.facts.source.place_phases import waiting_places
-from torchprof_magic.facts.source.places import MODULE_FRAME, is_users_file
+from torchprof_magic.facts.source.places import MODULE_FRAME
+from torchprof_magic.facts.source.users_files import is_users_file
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.model.distinct import codes_of

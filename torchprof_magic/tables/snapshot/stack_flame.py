@@ -11,7 +11,7 @@ from torchprof_magic.facts.host.phases import PHASE
 from torchprof_magic.facts.memory.alive import Moment, alive_at
 from torchprof_magic.facts.memory.stack_categories import BACKWARD
 from torchprof_magic.facts.memory.stack_lines import frame_titles
-from torchprof_magic.facts.source.places import is_users_file
+from torchprof_magic.facts.source.users_files import is_users_file
 from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, depth_of, nearest_marked, rolled_up
 from torchprof_magic.model.shapes import Tree, Weight

@@ -18,7 +18,8 @@ from torchprof_magic.facts.source.forward_of import first_forward_of_events
 from torchprof_magic.facts.source.fx_lines import with_compiled_lines
 from torchprof_magic.facts.source.line_times import OWN_PHASES, line_times
 from torchprof_magic.facts.source.methods import with_forward_classes
-from torchprof_magic.facts.source.places import call_tree, is_users_file, places_of, places_that_ran
+from torchprof_magic.facts.source.places import call_tree, places_of, places_that_ran
+from torchprof_magic.facts.source.users_files import is_users_file
 from torchprof_magic.facts.step_graph.on_path import ns_of_ops
 from torchprof_magic.model.rows import filled, values_at
 from torchprof_magic.model.shapes import BarPart, Column, Table
@@ -64,8 +65,9 @@ _OWN_COLUMNS = (
         title="CPU",
         unit="ns",
         definition="Host time of the steps that belongs to the line: what it runs itself, its backward pass, and "
-        "waiting. The backward pass stands at the line of the forward op, wherever backward was called, and nowhere "
-        "else; so all lines, and what belongs to none, add up to the steps.",
+        "waiting. The backward pass stands at the line of the forward op, wherever backward was called, or at the line "
+        "of yours that autograd called, as in a hook or in `backward` of an `autograd.Function`, and nowhere else; so "
+        "all lines, and what belongs to none, add up to the steps.",
         has_bar=True,
         is_sum=True,
         parts=(
@@ -87,7 +89,8 @@ _OWN_COLUMNS = (
         title="Backward CPU",
         unit="ns",
         definition="Part of it in the backward pass: in the autograd nodes that the line's ops made, wherever backward "
-        "was called. At a line that calls backward, only what belongs to the forward op of no line.",
+        "was called, or in the line itself, where autograd called it. At a line that calls backward, only what belongs "
+        "to no other line.",
         is_minor=True,
         is_sum=True,
     ),
@@ -142,7 +145,8 @@ _OWN_COLUMNS = (
         name="backward_device_ns",
         title="Backward device",
         unit="ns",
-        definition="Summed time of device work that the autograd nodes launched that the line's ops made.",
+        definition="Summed time of device work that the autograd nodes launched that the line's ops made, or the line "
+        "itself, where autograd called it.",
         has_bar=True,
         is_sum=True,
     ),

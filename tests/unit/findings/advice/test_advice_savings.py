@@ -151,7 +151,7 @@ def test_a_saving_is_no_more_than_what_its_words_say_it_removes() -> None:
     ]
     steps = [annotation(f"ProfilerStep#{step}", step * 10_000, 10_000) for step in range(3)]
     (found,) = find_advice(make_trace(*steps, *sleeps, span("aten::mm", 0, 500))).advice
-    assert found.evidence == "The program sleeps 3.33 ms per step on this line."
+    assert found.evidence == "The program sleeps 3.33 ms per step."
     assert found.saving_ns == 3_333_333
 
 

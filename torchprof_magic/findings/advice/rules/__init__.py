@@ -10,12 +10,13 @@ from torchprof_magic.findings.advice.rules.compiled import graph_breaks, recompi
 from torchprof_magic.findings.advice.rules.constants import rebuilt_constant, repeated_copy
 from torchprof_magic.findings.advice.rules.data import dataloader_workers
 from torchprof_magic.findings.advice.rules.device_waits import pageable_copy, sync_in_loop
+from torchprof_magic.findings.advice.rules.host_waits import sleeping, waiting
+from torchprof_magic.findings.advice.rules.inference import eval_mode, inference_mode
 from torchprof_magic.findings.advice.rules.memory import allocator_churn, checkpoint, memory_leak
 from torchprof_magic.findings.advice.rules.optimizer import single_tensor_optimizer, zero_grad_set_to_none
 from torchprof_magic.findings.advice.rules.precision import autocast, channels_last, odd_half_sizes, tf32_off
 from torchprof_magic.findings.advice.rules.python_loop import python_loop
 from torchprof_magic.findings.advice.rules.recording import profiling_distorts
-from torchprof_magic.findings.advice.rules.sleep import sleeping
 from torchprof_magic.findings.advice.rules.small_kernels import small_kernels
 from torchprof_magic.findings.advice.rules.straggler import straggler
 from torchprof_magic.findings.advice.rules.threads import oversubscribed_threads, undersubscribed_threads
@@ -49,6 +50,13 @@ RULES = (
         sleeping,
         "A line sleeps for at least 1 ms of a step, other than in the fetch of a DataLoader. That time is gone.",
         "a live run, or stacks",
+    ),
+    Rule(
+        "waiting",
+        waiting,
+        "A line waits for at least 1 ms of a step for what others do, such as a queue, a process or a socket, other "
+        "than in the fetch of a DataLoader. That time is gone.",
+        "a live run",
     ),
     Rule(
         "python_loop",
@@ -139,6 +147,17 @@ RULES = (
         attention_unfused,
         "A softmax stands between two products of batches of matrices. What stands between them is gone, with its "
         "backward.",
+    ),
+    Rule(
+        "eval_mode",
+        eval_mode,
+        "Dropout draws numbers, and nothing that was recorded is of a backward pass or an optimizer. Its time is gone.",
+    ),
+    Rule(
+        "inference_mode",
+        inference_mode,
+        "Ops add at least 8 nodes to a graph of autograd in every step, and nothing that was recorded is of a backward "
+        "pass or an optimizer.",
     ),
     Rule(
         "oversubscribed_threads",

@@ -1,4 +1,4 @@
-"""Advice on lines that sleep, in two steps of 100 ms."""
+"""Advice on lines that sleep or wait, in two steps of 100 ms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.findings.advice import Advice
-from torchprof_magic.findings.advice.rules.sleep import sleeping
+from torchprof_magic.findings.advice.rules.host_waits import sleeping, waiting
 from torchprof_magic.model.trace import FRAME_SCHEMAS, Trace
 from torchprof_magic.report.trace_report import Report
 
@@ -24,8 +24,8 @@ def seen(call: str, *starts_ms: int, events: tuple[Event, ...] = ()) -> Trace:
     return replace(make_trace(*STEPS, *OPS, *events), waits=waits)
 
 
-def only(trace: Trace) -> Advice:
-    (found,) = (each for each in Report(trace).advice if each.rule == "sleeping")
+def only(trace: Trace, rule: str = "sleeping") -> Advice:
+    (found,) = (each for each in Report(trace).advice if each.rule == rule)
     return found
 
 
@@ -49,6 +49,37 @@ def test_a_sleep_at_the_end_of_a_step_costs_all_of_it_and_nothing_of_the_time_be
 def test_other_waits_are_no_sleep() -> None:
     assert sleeping(seen("Queue.get", 50, 150)) == []
     assert sleeping(seen("oversleep", 50, 150)) == []
+
+
+def test_a_line_that_waits_for_others_is_told_to_start_that_earlier() -> None:
+    found = only(seen("Queue.get", 50, 150), "waiting")
+    assert (found.file, found.line, found.saving_ns, found.certainty) == ("cell", 3, 20_000_000, "measured")
+    assert found.op == "Queue.get"
+    assert found.fix == "start what `Queue.get` waits for a step earlier, in a thread or a process of its own"
+    assert found.evidence == "The program waits in `Queue.get` for 20 ms per step on this line."
+
+
+def test_two_calls_of_one_line_that_wait_are_two_pieces_of_advice() -> None:
+    trace = seen("c.send", 20, 120)
+    trace = replace(trace, waits=pl.concat([trace.waits, seen("c.recv", 50, 150).waits]).sort("start_ns"))
+    assert {each.op for each in waiting(trace)} == {"c.send", "c.recv"}
+
+
+def test_sleeping_and_collecting_garbage_wait_for_nobody() -> None:
+    assert waiting(seen("time.sleep", 50, 150)) == []
+    trace = seen("gc.collect", 50, 150)
+    collections = trace.waits.with_columns(kind=pl.lit("collection", trace.waits.schema["kind"]))
+    assert waiting(replace(trace, waits=collections)) == []
+
+
+def test_the_name_of_a_call_cannot_end_the_code_that_it_stands_in() -> None:
+    (found,) = waiting(seen("a`b", 50, 150))
+    assert "`a'b`" in found.fix
+
+
+def test_waiting_while_a_loader_fetches_is_left_to_the_advice_on_it() -> None:
+    fetches = annotation(BATCH, 45_000, 30_000), annotation(BATCH, 145_000, 30_000)
+    assert waiting(seen("Queue.get", 50, 150, events=fetches)) == []
 
 
 def test_while_a_step_waits_for_the_device_anyway_sleeping_costs_nothing() -> None:

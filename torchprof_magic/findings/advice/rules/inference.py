@@ -1,0 +1,110 @@
+"""Advice about what only training needs, where nothing is trained: a graph of autograd, and dropout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from torchprof_magic.facts.counted_steps import counted_steps
+from torchprof_magic.facts.host.phases import PHASES, phase_of_events
+from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
+from torchprof_magic.facts.source.forward_of import forward_of_events
+from torchprof_magic.findings.advice.kinds import DEVICES, THREADS, Advice, Effect
+from torchprof_magic.findings.advice.times import (
+    by_place,
+    cost_of,
+    cost_words,
+    each,
+    is_device_the_limit,
+    rows_named,
+    spans_of,
+    work_of,
+)
+from torchprof_magic.model.units import counted
+
+if TYPE_CHECKING:
+    from torchprof_magic.model.intervals import BoolArray
+    from torchprof_magic.model.trace import Trace
+
+LINK = "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation"
+# With fewer nodes in a step, there is nothing to gain.
+LEAST_NODES = 8
+_NODE = r"^autograd::engine::"
+_DROPOUT = r"^aten::(dropout|alpha_dropout|feature_dropout|feature_alpha_dropout|native_dropout)_?$"
+# In evaluation, dropout returns what it is given and draws no numbers.
+_DRAWING = r"^aten::(bernoulli_?|native_dropout|_fused_dropout)$"
+
+
+def inference_mode(trace: Trace) -> Advice | None:
+    """Advise to switch autograd off if the ops of the steps build a graph that no recorded step uses."""
+    nodes = _nodes_per_step(trace)
+    if nodes < LEAST_NODES or not _is_inference(trace):
+        return None
+    file, line, rows = by_place(trace, np.flatnonzero(_is_recorded(trace)))[0]
+    return Advice(
+        rule="inference_mode",
+        title="Switch autograd off if nothing is trained",
+        fix="run it under `torch.inference_mode()`",
+        evidence=f"No recorded step runs backward, but its ops build a graph of {counted(nodes, 'node')} "
+        f"{each(trace)}, which takes time and keeps what backward would need in memory.",
+        file=file,
+        line=line,
+        op=str(trace.events["name"][int(rows[0])]),
+        certainty="guess",
+        link=LINK,
+    )
+
+
+def eval_mode(trace: Trace) -> Advice | None:
+    """Advise to switch dropout off if no recorded step runs backward."""
+    rows = rows_named(trace, _DROPOUT)
+    if len(rows) == 0 or not _is_inference(trace):
+        return None
+    parent = trace.events["parent"].to_numpy()
+    drawing = rows_named(trace, _DRAWING)
+    rows = rows[np.isin(rows, parent[drawing]) | np.isin(rows, drawing)]
+    rows = rows[~np.isin(parent[rows], rows)]
+    if len(rows) == 0:
+        return None
+    on_device = is_device_the_limit(trace)
+    cost = work_of(trace, rows) if on_device else cost_of(trace, spans_of(trace, rows))
+    file, line, first = by_place(trace, rows)[0]
+    return Advice(
+        rule="eval_mode",
+        title="Switch dropout off if nothing is trained",
+        fix="call `model.eval()` before the loop",
+        evidence=f"No recorded step runs backward, but dropout takes {cost_words(trace, cost)}. After `model.eval()`, "
+        "it does nothing.",
+        file=file,
+        line=line,
+        op=str(trace.events["name"][int(first[0])]),
+        certainty="measured",
+        spans=cost.spans,
+        effect=Effect(where=DEVICES if on_device else THREADS),
+    )
+
+
+@once_per_trace
+def _is_inference(trace: Trace) -> bool:
+    """Return whether nothing that was recorded is of a backward pass, or of an optimizer."""
+    trains = np.isin(phase_of_events(trace), [PHASES.index("backward"), PHASES.index("optimizer")])
+    return not (trains.any() or (forward_of_events(trace) >= 0).any() or is_named(trace, _NODE).any())
+
+
+def _is_recorded(trace: Trace) -> BoolArray:
+    """Return which ops autograd recorded: those with a number, the one that the next node gets."""
+    return in_category(trace, "cpu_op") & trace.events["sequence"].is_not_null().to_numpy()
+
+
+def _nodes_per_step(trace: Trace) -> int:
+    """Return how many nodes the ops of a step add to a graph: a number that no node takes stays that of the next op."""
+    chosen = counted_steps(trace)
+    start_ns = trace.events["start_ns"].to_numpy()
+    recorded = np.flatnonzero(_is_recorded(trace))
+    numbers = trace.events["sequence"].gather(recorded).to_numpy()
+    found = [
+        len(np.unique(numbers[(first <= start_ns[recorded]) & (start_ns[recorded] < last)])) - 1
+        for first, last in zip(chosen.start_ns.tolist(), chosen.end_ns.tolist(), strict=True)
+    ]
+    return min(found, default=0)
