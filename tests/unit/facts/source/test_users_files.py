@@ -37,6 +37,8 @@ def test_files_of_the_user_and_of_libraries_say_what_was_written(file: str) -> N
         "triton/runtime/jit.py",
         "C:\\Python311\\Lib\\threading.py",
         "/var/cache/torchinductor_me/s4/cs4.py",
+        "fx_generated__xsk4qtizfbq5nrzdgy2l7w7p6dcqr36ut2t4rka3mvm4whu6big.py",
+        "<eval_with_key>.3 from /home/me/train.py:7 in forward",
         "/home/me/torchprof_magic/run/run.py",
         "/opt/conda/lib/python3.12/site-packages/IPython/core/interactiveshell.py",
     ],
