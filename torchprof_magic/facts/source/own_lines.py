@@ -42,12 +42,18 @@ def forward_by_lines(trace: Trace) -> IntArray:
 
     What the user's own lines run in the backward pass counts there, and not in the line of the forward op.
     """
+    return np.where(is_in_own_code(trace), NO_PARENT, first_forward_of_events(trace))
+
+
+@once_per_trace
+def is_in_own_code(trace: Trace) -> BoolArray:
+    """Return which events of the backward pass the user's own lines run, or launched."""
     backward = np.flatnonzero(forward_of_events(trace) >= 0)
-    is_own = np.zeros(trace.events.height, np.bool_)
-    is_own[backward] = is_in_own_lines(trace, backward, trace.events["start_ns"].to_numpy()[backward])
+    found = np.zeros(trace.events.height, np.bool_)
+    found[backward] = is_in_own_lines(trace, backward, trace.events["start_ns"].to_numpy()[backward])
     calls, work = origin_links(trace)
-    is_own[work] = is_own[calls]
-    return np.where(is_own, NO_PARENT, first_forward_of_events(trace))
+    found[work] = found[calls]
+    return found
 
 
 def forward_at(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> IntArray:

@@ -235,6 +235,13 @@ def rows_named(trace: Trace, pattern: str, *categories: str) -> IntArray:
     return rows[interval_at(chosen.start_ns, chosen.end_ns, start) >= 0]
 
 
+def called_in(trace: Trace, pattern: str, spans: Spans) -> IntArray:
+    """Return the rows with matching names that begin in some intervals, whatever thread they run on."""
+    rows = rows_named(trace, pattern)
+    inside = interval_at(*merge(spans.start_ns, spans.end_ns), trace.events["start_ns"].to_numpy()[rows])
+    return rows[inside >= 0]
+
+
 def is_device_the_limit(trace: Trace) -> bool:
     """Return whether the device works, or has work queued, most of the time, so that less work makes steps shorter."""
     account = device_account(trace)

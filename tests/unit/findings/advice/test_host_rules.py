@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
 import pytest
 from support import allocation, annotation, frame, make_trace, span
 
 from torchprof_magic.findings.advice import Advice
 from torchprof_magic.model.meta import Compilation, CompiledFrame, GraphBreak, StepMark
-from torchprof_magic.model.trace import Trace
+from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA, Trace
 from torchprof_magic.report.trace_report import Report
 
 STEPS = (annotation("ProfilerStep#0", 0, 10_000), annotation("ProfilerStep#1", 10_000, 10_000))
@@ -189,6 +190,41 @@ def test_a_loop_over_elements_costs_all_turns_but_two() -> None:
     # Without watched lines only the ops count: 80 x 10 us, of which two remain.
     assert (found.rule, found.saving_ns, found.line) == ("python_loop", 780_000, 4)
     assert advice(CODE, *rows[:47]) == []
+
+
+def test_a_loop_over_elements_in_backward_that_the_user_wrote_is_one_too() -> None:
+    events = [CODE]
+    for step, start in enumerate((0, 10_000)):
+        number = {"Sequence number": step + 1}
+        events += [
+            span("Slow", start + 100, 50, **number),
+            span("autograd::engine::evaluate_function: SlowBackward", start + 1_000, 8_500),
+            span("SlowBackward", start + 1_010, 8_400, **number, **{"Fwd thread id": 1}),
+            *(span("aten::select", start + 1_100 + 100 * at, 10) for at in range(80)),
+        ]
+    assert not [each for each in Report(make_trace(*STEPS, *events)).advice if each.rule == "python_loop"]
+    own = each_step(frame("train.py(30): backward", 1_050, 8_100))
+    (found,) = (each for each in Report(make_trace(*STEPS, *events, *own)).advice if each.rule == "python_loop")
+    assert (found.file, found.line) == ("train.py", 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("print(model.weight)", "Print numbers in place of tensors"),
+        ("logger.info('%s', w)", "Print numbers in place of tensors"),
+        ("blueprint(w)", "Replace a loop over elements by ops on whole tensors"),
+        ("y = torch.log(w)", "Replace a loop over elements by ops on whole tensors"),
+    ],
+)
+def test_a_line_that_prints_a_tensor_is_told_to_print_less_of_it(text: str, title: str) -> None:
+    rows = [span("aten::select", 100 * at, 10) for at in range(80)]
+    trace = make_trace(*STEPS, *each_step(*rows))
+    site = {"kind": "line", "parent": -1, "name": text, "file": "cell", "line": 3}
+    runs = [(0, 0, start, end - start, 0) for start, end in trace.steps.select("start_ns", "end_ns").rows()]
+    sites = pl.DataFrame([site], schema=SITES_SCHEMA)
+    trace = replace(trace, sites=sites, scopes=pl.DataFrame(runs, schema=SCOPES_SCHEMA, orient="row"))
+    assert [each.title for each in Report(trace).advice if each.rule == "python_loop"] == [title]
 
 
 def test_a_loop_that_multiplies_is_no_loop_over_elements() -> None:

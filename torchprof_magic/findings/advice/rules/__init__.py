@@ -61,8 +61,9 @@ RULES = (
     Rule(
         "python_loop",
         python_loop,
-        "A line takes at least 48 elements per step out of tensors, and neither multiplies matrices nor convolves. Of "
-        "its time two turns are left, and ops of more than 40 µs.",
+        "A line takes at least 48 elements per step out of tensors, in forward or in backward that you wrote, and "
+        "neither multiplies matrices nor convolves. Of its time two turns are left, and ops of more than 40 µs. A line "
+        "that prints is told to print less.",
         "lines or stacks",
     ),
     Rule(

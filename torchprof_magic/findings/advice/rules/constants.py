@@ -16,6 +16,7 @@ from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.rules.cell_code import Constant, loop_constants
 from torchprof_magic.findings.advice.times import (
     by_place,
+    called_in,
     cost_of,
     cost_words,
     is_in_every_step,
@@ -100,21 +101,12 @@ def _spent(trace: Trace, constant: Constant, runs: Spans) -> Spans | None:
         # Only the conversion of a list happens outside of ops. What else a line does, such as releasing the last value
         # of the name, is no part of it.
         is_list = constant.is_whole and _LISTED.search(constant.text)
-        return runs if is_list else overlap(runs, spans_of(trace, _called(trace, _MAKING, runs)))
-    copies = _called(trace, _COPY, runs)
+        return runs if is_list else overlap(runs, spans_of(trace, called_in(trace, _MAKING, runs)))
+    copies = called_in(trace, _COPY, runs)
     if len(copies) == 0 or np.isin(_makes_nodes(trace), np.concatenate((copies, _parents(trace, copies)))).any():
         return None
-    around = _called(trace, r"^aten::(to|contiguous|pin_memory|_to_copy|clone)$", runs)
+    around = called_in(trace, r"^aten::(to|contiguous|pin_memory|_to_copy|clone)$", runs)
     return overlap(runs, spans_of(trace, around))
-
-
-def _called(trace: Trace, pattern: str, runs: Spans) -> IntArray:
-    """Return the rows with matching names that begin in the runs of a line."""
-    rows = rows_named(trace, pattern)
-    start = trace.events["start_ns"].to_numpy()[rows]
-    order = np.argsort(runs.start_ns)
-    at = np.searchsorted(runs.start_ns[order], start, side="right") - 1
-    return rows[(at >= 0) & (start < np.append(runs.end_ns[order], 0)[at])]
 
 
 def _parents(trace: Trace, rows: IntArray) -> IntArray:
@@ -129,7 +121,7 @@ def _makes_nodes(trace: Trace) -> IntArray:
 
 
 def _first_op(trace: Trace, spans: Spans) -> str:
-    rows = _called(trace, "^aten::", spans)
+    rows = called_in(trace, "^aten::", spans)
     return str(trace.events["name"][int(rows[0])]) if len(rows) else ""
 
 

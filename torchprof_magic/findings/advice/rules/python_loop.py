@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -10,13 +11,14 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
 from torchprof_magic.facts.shared import once_per_trace
+from torchprof_magic.facts.source.own_lines import is_in_own_code
 from torchprof_magic.findings.advice.kinds import Advice, Effect, Spans
 from torchprof_magic.findings.advice.times import (
     by_place,
+    called_in,
     cost_of,
     each,
     joined,
-    overlap,
     rows_named,
     runs_of_lines,
     spans_of,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 LEAST_TURNS = 48
 # What one op on the whole tensor costs, in turns of the loop.
 TURNS_LEFT = 2
+# What a line calls that writes the elements of a tensor as text.
+_PRINTS = re.compile(r"\b(?:print|repr|str|display)\(|\blog(?:ger|ging)?\.\w+\(")
 LINK = "https://docs.pytorch.org/docs/stable/notes/broadcasting.html"
 _INDEXING = r"^aten::(select|slice|item|narrow|index|index_put_|_local_scalar_dense|select_scatter)$"
 # A loop with such work in it is no loop over elements: a recurrent network, or one over blocks.
@@ -42,10 +46,30 @@ _WORKING = (
 )
 
 
+class _Words(NamedTuple):
+    """What to do about a loop, how, and what is left of its time."""
+
+    title: str
+    fix: str
+    rest: str
+
+
+_LOOPING = _Words(
+    "Replace a loop over elements by ops on whole tensors",
+    "index with a slice or a tensor, and let one op do all elements",
+    f"One op on the whole tensor takes about as long as {TURNS_LEFT} turns.",
+)
+_PRINTING = _Words(
+    "Print numbers in place of tensors",
+    "print what you ask of the tensor, such as its norm, or print less often",
+    f"A single number takes about as long as {TURNS_LEFT} of them.",
+)
+
+
 def python_loop(trace: Trace) -> list[Advice]:
     """Advise one op on a whole tensor in place of a loop over its elements."""
     rows = rows_named(trace, _INDEXING)
-    rows = rows[phase_of_events(trace)[rows] == PHASES.index("forward")]
+    rows = rows[(phase_of_events(trace)[rows] == PHASES.index("forward")) | is_in_own_code(trace)[rows]]
     rows = rows[~np.isin(trace.events["parent"].to_numpy()[rows], rows)]  # `item` calls another one of them
     found: list[Advice] = []
     seen: set[tuple[str, int]] = set()
@@ -78,17 +102,21 @@ def _loop_around(trace: Trace, file: str, line: int) -> tuple[list[int], Spans]:
 
 def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) -> Advice | None:
     """Return advice about a loop, unless its turns do real work; long ops would be needed without it, too."""
-    if len(overlap(spans, spans_of(trace, rows_named(trace, _WORKING))).start_ns):
+    if len(called_in(trace, _WORKING, spans)):
         return None
     turns = len(rows) / counted_steps(trace).steps
     cost = cost_of(trace, spans)
+    taken = (
+        f"Elements are taken out of a tensor {format_count(turns)} times {each(trace)}, which takes "
+        f"{format_ns(cost.whole_ns)}{cost.of_it}: {format_ns(cost.ns / turns)} each time, mostly for Python and for "
+        "calling ops. "
+    )
+    words = _PRINTING if _PRINTS.search(_text_of(trace, file, line)) else _LOOPING
     return Advice(
         rule="python_loop",
-        title="Replace a loop over elements by ops on whole tensors",
-        fix="index with a slice or a tensor, and let one op do all elements",
-        evidence=f"Elements are taken out of a tensor {format_count(turns)} times {each(trace)}, which takes "
-        f"{format_ns(cost.whole_ns)}{cost.of_it}: {format_ns(cost.ns / turns)} each time, mostly for Python and for "
-        f"calling ops. One op on the whole tensor takes about as long as {TURNS_LEFT} turns.",
+        title=words.title,
+        fix=words.fix,
+        evidence=f"{taken}{words.rest}",
         file=file,
         line=line,
         op=str(trace.events["name"][int(rows[0])]),
@@ -97,6 +125,12 @@ def _advice(trace: Trace, file: str, line: int, spans: Spans, rows: IntArray) ->
         spans=without(cost.spans, spans_of(trace, _long_ops(trace))),
         effect=Effect(rows=rows, left=TURNS_LEFT / turns),
     )
+
+
+def _text_of(trace: Trace, file: str, line: int) -> str:
+    """Return the text of a watched line; empty for others."""
+    is_it = (pl.col("kind") == "line") & (pl.col("file") == file) & (pl.col("line") == line)
+    return str(next(iter(trace.sites.filter(is_it)["name"]), ""))
 
 
 @once_per_trace
