@@ -48,12 +48,17 @@ def closures_of(trace: Trace) -> Closures:
     makers = trace.flows.filter(pl.col("kind") == "backward")["source"].to_numpy()
     nodes = np.flatnonzero(is_named(trace, _NODE) & in_category(trace, "cpu_op"))
     makers, nodes = (rows[np.argsort(start[rows], kind="stable")] for rows in (makers, nodes))
+    # Most steps call none, so nothing runs in them.
+    edges = np.stack((start[steps], start[steps] + dur[steps]))
+    in_steps = np.searchsorted(start[makers], edges), np.searchsorted(start[nodes], edges)
+    calls = np.flatnonzero(np.all([first < last for first, last in in_steps], axis=0))
     found: list[tuple[int, int, int, int]] = []
-    for step in steps.tolist() if len(makers) and len(nodes) else ():
-        begin, end = int(start[step]), int(start[step] + dur[step])
-        made, run = (rows[slice(*np.searchsorted(start[rows], (begin, end)))] for rows in (makers, nodes))
+    for at in calls.tolist():
+        step = int(steps[at])
+        made, run = (rows[slice(*inside[:, at])] for rows, inside in zip((makers, nodes), in_steps, strict=True))
         made = made[lane[made] == lane[step]]
-        found += [(step, int(lane[step]), *each) for each in _stretches(begin, start[made], start[run], dur[run])]
+        stretches = _stretches(int(start[step]), start[made], start[run], dur[run])
+        found += [(step, int(lane[step]), *each) for each in stretches]
     columns = np.array(sorted(found, key=lambda each: each[1:]), np.int64).reshape(-1, 4).T
     return Closures(*columns)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
@@ -21,6 +22,7 @@ from torchprof_magic.findings.advice.times import (
     spans_of,
     work_of,
 )
+from torchprof_magic.model.intervals import interval_at
 from torchprof_magic.model.units import counted
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ _DRAWING = r"^aten::(bernoulli_?|native_dropout|_fused_dropout)$"
 
 def inference_mode(trace: Trace) -> Advice | None:
     """Advise to switch autograd off if the ops of the steps build a graph that no recorded step uses."""
-    nodes = _nodes_per_step(trace)
-    if nodes < LEAST_NODES or not _is_inference(trace):
+    nodes = _nodes_per_step(trace) if _is_inference(trace) else 0
+    if nodes < LEAST_NODES:
         return None
     file, line, rows = by_place(trace, np.flatnonzero(_is_recorded(trace)))[0]
     return Advice(
@@ -100,11 +102,8 @@ def _is_recorded(trace: Trace) -> BoolArray:
 def _nodes_per_step(trace: Trace) -> int:
     """Return how many nodes the ops of a step add to a graph: a number that no node takes stays that of the next op."""
     chosen = counted_steps(trace)
-    start_ns = trace.events["start_ns"].to_numpy()
-    recorded = np.flatnonzero(_is_recorded(trace))
-    numbers = trace.events["sequence"].gather(recorded).to_numpy()
-    found = [
-        len(np.unique(numbers[(first <= start_ns[recorded]) & (start_ns[recorded] < last)])) - 1
-        for first, last in zip(chosen.start_ns.tolist(), chosen.end_ns.tolist(), strict=True)
-    ]
-    return min(found, default=0)
+    rows = np.flatnonzero(_is_recorded(trace))
+    step = interval_at(chosen.start_ns, chosen.end_ns, trace.events["start_ns"].to_numpy()[rows])
+    numbers = pl.DataFrame({"step": step, "number": trace.events["sequence"].gather(rows)}).filter(pl.col("step") >= 0)
+    each = numbers.group_by("step").agg(pl.col("number").n_unique() - 1)["number"]
+    return int(each.min() or 0) if len(each) == len(chosen.start_ns) else 0  # type: ignore[arg-type]
