@@ -68,7 +68,7 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
     on_device = _ops_on_device(table)
     why = "The host limits this run: " if on_device.height else ""
     if above and above["kind"] == NO_OP:
-        rest = f"{times.of(above)}{times.each} were launched outside of the recorded ops"
+        rest = f"{times.of(above)} of device work{times.each} was launched outside of the recorded ops"
         return f"{rest}; of the ops {op} {most}, {times.of(first)}."
     # Where a scope only waits, its time stands in the rows of the threads that it waits for.
     if above and above["phase"] != "waiting":

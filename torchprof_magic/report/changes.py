@@ -188,10 +188,7 @@ class Changes(HasTables[Runs]):
 
     def _same(self) -> str:
         """Return what both runs have in common, and whether their cells differ."""
-        same, change = what_is_same(*self._samples), code_change(self.runs)
-        if not change:
-            return same
-        return f"{same}{', and' if 'but not' in same else ', but'} not the code: {change}"
+        return what_is_same(*self._samples, code_change(self.runs))
 
     def _left_out(self, trace: Trace, steps: tuple[int, ...]) -> tuple[int, ...]:
         """Return which of the compared steps of a run do not count in its typical step."""

@@ -110,8 +110,8 @@ def by_kernels(op_us: int, early_us: int) -> Trace:
 
 def test_work_of_no_op_is_told_where_it_is_more_than_that_of_any() -> None:
     assert answer(by_kernels(40, 55)) == (
-        "55.00 µs per step were launched outside of the recorded ops; of the ops `aten::mm` takes most self device "
-        "time, 40.00 µs."
+        "55.00 µs of device work per step was launched outside of the recorded ops; of the ops `aten::mm` takes most "
+        "self device time, 40.00 µs."
     )
 
 

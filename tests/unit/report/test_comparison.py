@@ -276,7 +276,7 @@ def test_what_is_the_same_is_only_what_is_known_to_be() -> None:
         return Comparison(before, after).page(shown=after, is_first=True).head.same
 
     assert same(program(), program(mm_us=500)) == "machine, versions and flags"
-    assert same(program(), program(extra=2)) == "machine, versions and flags, but not how often ops are called"
+    assert same(program(), program(extra=2)) == "machine, versions and flags. Different: how often ops are called"
     assert same(with_rows(program(), 8), with_rows(program(), 8)) == "machine, versions, flags and shapes"
     assert same(with_rows(program(), 8), with_rows(program(), 9)) == "machine, versions and flags"
 
@@ -583,12 +583,12 @@ def test_code_that_differs_is_not_the_same() -> None:
         return Comparison(first, second).page(shown=second, is_first=True).head.same
 
     assert same("a\nb", "a\nb") == "machine, versions and flags"
-    assert same("a\nb", "a\nb\nc") == "machine, versions and flags, but not the code: added line 3 `c`"
+    assert same("a\nb", "a\nb\nc") == "machine, versions and flags. Different: the code (added line 3 `c`)"
     assert same("a\nb\nc\nd", "a\nx") == (
-        "machine, versions and flags, but not the code: 1 line changed and 2 lines removed"
+        "machine, versions and flags. Different: the code (1 line changed and 2 lines removed)"
     )
     assert same("a", "a\nb", extra=2) == (
-        "machine, versions and flags, but not how often ops are called, and not the code: added line 2 `b`"
+        "machine, versions and flags. Different: the code (added line 2 `b`) and how often ops are called"
     )
 
 

@@ -30,6 +30,8 @@ _LEAST_SHARE = 0.5
 _NEARLY = 0.8
 # The next row is told beside one that does not explain nearly all, from this part of it on.
 _LEAST_NEXT = 0.2
+# From here on, two rows that changed are said to make more than the change.
+_MORE_THAN_ALL = 1.1
 # What only one run does is told from this part of a step on.
 _LEAST_ALONE = 0.05
 
@@ -129,6 +131,9 @@ def _words_of_both(
     sign = "+" if difference_ns > 0 else "−"
     both = ", and ".join(f"{_called(title, row)}, {sign}{time_or_zero(abs(row[str(table.sort_by)]))}" for row in rows)
     share = sum(_share(table, row, difference_ns) for row in rows)
+    if share > _MORE_THAN_ALL:
+        other = "less" if difference_ns > 0 else "more"
+        return f"Largest changes are {both}: more than the whole change, as the rest takes {other} time."
     return f"Largest changes are {both}: {format_ratio(share) if share < 1 else 'all'} of the change."
 
 

@@ -18,6 +18,7 @@ from torchprof_magic.findings.compare.step_change import (
     jackknife_variance,
     tail_of_t,
 )
+from torchprof_magic.model.units import enumerated
 
 if TYPE_CHECKING:
     from torchprof_magic.findings.compare.per_step import Cells, FloatArray, RunSample
@@ -118,13 +119,19 @@ def _is_apart(shorter: FloatArray, longer: FloatArray) -> bool:
     return float(longer.min() - shorter.max()) > _APART * float(np.ptp(longer) + np.ptp(shorter))
 
 
-def what_is_same(before: RunSample, after: RunSample) -> str:
-    """Return what two runs have in common of which no setting differs: shapes only if they are known to be the same."""
-    if regular_calls(before.ops) != regular_calls(after.ops):
-        return "machine, versions and flags, but not how often ops are called"
+def what_is_same(before: RunSample, after: RunSample, code: str = "") -> str:
+    """Return what two runs have in common of which no setting differs, and what differs: calls and ``code``.
+
+    Shapes are in common only if they are known to be.
+    """
+    has_calls = regular_calls(before.ops) == regular_calls(after.ops)
+    differs = enumerated(
+        [*([f"the code ({code})"] if code else []), *([] if has_calls else ["how often ops are called"])]
+    )
     known = ((before.inputs, after.inputs), (frozenset(before.op_sizes), frozenset(after.op_sizes)))
-    has_shapes = any(mine and mine == other for mine, other in known)
-    return "machine, versions, flags and shapes" if has_shapes else "machine, versions and flags"
+    has_shapes = has_calls and any(mine and mine == other for mine, other in known)
+    same = "machine, versions, flags and shapes" if has_shapes else "machine, versions and flags"
+    return f"{same}. Different: {differs}" if differs else same
 
 
 def _names(cells: tuple[Cells, Cells]) -> tuple[list[str], list[str]]:

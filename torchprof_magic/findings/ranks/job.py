@@ -65,7 +65,7 @@ RANK_COLUMNS = (
     ),
     Column(
         name="wait_ns",
-        title="It waits in all",
+        title="Waits for others",
         unit="ns",
         definition="Time per step that the rank waits for others: the length of each collective less the shortest "
         "among its ranks, summed over those of its steps that count, also where it computes meanwhile. This needs no "
@@ -131,8 +131,11 @@ COLLECTIVE_COLUMNS = (
     ),
     Column(name="ranks", title="Ranks", unit="count", definition="How many of the ranks took part in it."),
     Column(
+        name="last_rank", title="Last", unit="count", definition="The rank that came last, for which the others waited."
+    ),
+    Column(
         name="bytes",
-        title="Bytes",
+        title="Size",
         unit="bytes",
         definition="The larger of what goes in and comes out on one rank; missing if not recorded.",
     ),
@@ -141,6 +144,7 @@ COLLECTIVE_COLUMNS = (
         title="Shortest",
         unit="ns",
         definition="Its shortest length among the ranks: that of the last to come, which waits for nobody.",
+        is_minor=True,
     ),
     Column(name="longest_ns", title="Longest", unit="ns", definition="Its longest length among the ranks."),
     Column(
@@ -157,7 +161,6 @@ COLLECTIVE_COLUMNS = (
         definition="What all ranks together waited: the sum of their lengths, each less the shortest.",
         has_bar=True,
     ),
-    Column(name="last_rank", title="Last", unit="count", definition="The rank that came last."),
     Column(name="first_rank", title="First", unit="count", definition="The rank that came first.", is_minor=True),
     Column(
         name="bytes_per_s",

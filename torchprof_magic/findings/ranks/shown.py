@@ -51,7 +51,7 @@ PART_TITLES = {
 HOST_IDLE_TITLE = "idle"
 # The numbers beside the bars, as far as there are such parts of them, and what they are called as in the legend.
 _BESIDE = ("step_ns", "compute_ns", "exposed_comm_ns", "idle_ns", "wait_ns", "caused_wait_ns")
-_DEVICE_TITLES = {"idle_ns": "GPU waits"}
+_DEVICE_TITLES = {"idle_ns": "Waits for host"}
 WAITS_VIEW = "waits"
 
 

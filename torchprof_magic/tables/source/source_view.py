@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 OUTSIDE = "outside of these lines"
 FUNCTION_TITLE = "Function"
+LINES_FUNCTION_TITLE = "Source function"
 FUNCTIONS = "functions that these lines call, counted above"
 _DEVICE = ("device_ns", "backward_device_ns")
 _BOTH_DEVICE = Column(
@@ -79,7 +80,10 @@ def source_view(trace: Trace, part: TimeRange) -> Table:
     table = replace(table, device=device_time(trace, part) if frame["both_device_ns"].sum() else None)
     shown = replace(_with_columns(table, frame), note="note" if frame["note"].is_not_null().any() else None)
     if not is_watched:
-        columns = shown.columns if has_fx_nodes(trace) else tuple(map(_of_function, shown.columns))
+        # Where stacks were written at ops alone, they have the line that ran, and not that of the definition.
+        title = FUNCTION_TITLE if in_category(trace, "python_function").any() else LINES_FUNCTION_TITLE
+        of_functions = tuple(_of_function(each, title) for each in shown.columns)
+        columns = shown.columns if has_fx_nodes(trace) else of_functions
         return replace(shown, sort_by="cpu_ns", columns=columns)
     return _with_functions(_folded(shown), _functions(trace, table.frame, part))
 
@@ -190,11 +194,11 @@ def _with_columns(table: Table, frame: pl.DataFrame) -> Table:
     return replace(table, frame=frame.select(names), columns=tuple(columns), rest="is_rest")
 
 
-def _of_function(column: Column) -> Column:
+def _of_function(column: Column, title: str) -> Column:
     """Return the column of the texts of lines as that of the names of functions."""
     if column.name != "source":
         return column
-    return replace(column, title=FUNCTION_TITLE, definition="Name of the function of the line.")
+    return replace(column, title=title, definition="Name of the function of the line.")
 
 
 def _says_something(values: pl.Series) -> bool:

@@ -306,6 +306,7 @@ describe("the count of rows", () => {
   it.each([
     ["Source", "2 lines"],
     ["Function", "2 functions"],
+    ["Source function", "2 lines"],
   ])("calls the rows of a column %s as that does: %s", async (title, count) => {
     const columns = [columnHeader("source", "code", { title, is_verbatim: true })];
     const view = tableHeader("source", { columns, sort_by: null, count: 2 });

@@ -280,7 +280,10 @@ function nounOf(view: TableHeader): string {
   const isOfGroup = view.points !== null || view.tab === "compare" || view.title.includes(" by ");
   const of = view.columns.find((column) => column.is_verbatim) ?? view;
   const title = of === view && isOfGroup ? view.group : of.title;
-  return title.toLowerCase().replace(/s$/, "").replace("source", "line");
+  return title
+    .toLowerCase()
+    .replace(/s$/, "")
+    .replace(/source.*/, "line");
 }
 
 const NO_LEFTS: ReadonlyMap<string, number> = new Map();

@@ -84,7 +84,7 @@ export function TimelinePanel({ report, moves, onShow }: PanelProps) {
       {range !== null ? (
         <RangePart report={report} moves={moves} range={range} />
       ) : (
-        <p class="tp-side-hint">Drag over the lanes to choose what all tables count.</p>
+        <p class="tp-side-hint">Drag over lanes to limit all tables.</p>
       )}
       {range === null && slice < 0 && <Colors report={report} moves={moves} />}
     </aside>

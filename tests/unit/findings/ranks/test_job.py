@@ -56,7 +56,7 @@ def test_each_part_of_the_bars_that_waits_is_a_column_beside_them_called_as_in_t
     columns = {column.name: column.title for column in view.columns}
     parts = {part.column: part.title for part in view.ranks.parts}
     assert {"exposed_comm_ns", "idle_ns"} <= set(view.ranks.beside)
-    assert (columns["idle_ns"], parts["idle_ns"]) == ("GPU waits", "GPU waits for the host")
+    assert (columns["idle_ns"], parts["idle_ns"]) == ("Waits for host", "GPU waits for the host")
     assert columns["exposed_comm_ns"] == "Comm. alone"
     assert list(parts)[-1] == "waited_ns"
     assert view.frame["waited_ns"].to_list() == [200_000, 200_000, 200_000, 0]

@@ -22,6 +22,7 @@ from torchprof_magic.findings.advice.times import (
     spans_of,
     work_of,
 )
+from torchprof_magic.findings.verdict.once import one_time_work
 from torchprof_magic.model.intervals import interval_at
 from torchprof_magic.model.units import counted
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 LINK = "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation"
 # With fewer nodes in a step, there is nothing to gain.
 LEAST_NODES = 8
+# A recording of which so much is done once says little about what is repeated.
+MOSTLY_ONCE = 0.5
 _NODE = r"^autograd::engine::"
 _DROPOUT = r"^aten::(dropout|alpha_dropout|feature_dropout|feature_alpha_dropout|native_dropout)_?$"
 # In evaluation, dropout returns what it is given and draws no numbers.
@@ -89,7 +92,12 @@ def eval_mode(trace: Trace) -> Advice | None:
 
 @once_per_trace
 def _is_inference(trace: Trace) -> bool:
-    """Return whether nothing that was recorded is of a backward pass, or of an optimizer."""
+    """Return whether nothing that was recorded is of a backward pass, or of an optimizer.
+
+    Of a recording of what is done once, that is not known.
+    """
+    if one_time_work(trace).ratio >= MOSTLY_ONCE:
+        return False
     trains = np.isin(phase_of_events(trace), [PHASES.index("backward"), PHASES.index("optimizer")])
     return not (trains.any() or (forward_of_events(trace) >= 0).any() or is_named(trace, _NODE).any())
 

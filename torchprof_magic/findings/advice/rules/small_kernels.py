@@ -45,7 +45,7 @@ def small_kernels(trace: Trace) -> Advice | None:
     at = cause if 2 * cause.line_ns > cause.ns else replace(cause, file="", line=None)
     return Advice(
         rule="small_kernels",
-        title="Launch many kernels at once",
+        title="Launch the kernels as a CUDA graph",
         fix='`torch.compile(model, mode="reduce-overhead")`, or a CUDA graph',
         evidence=f"{format_count(kernels_per_step(trace))} kernels {each(trace)} are launched one by one, "
         f"{format_ratio(short)} of them of less than 10 µs. For {format_ns(idle_ns)} the queue is empty, and the "
