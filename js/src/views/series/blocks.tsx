@@ -107,18 +107,22 @@ function Rising({
   steps,
 }: Pick<Blocks, "grown"> & { readonly rise: Rise; readonly steps: number }) {
   const span = steps > 1 ? plural(steps, "step") : "the recording";
-  if (most <= start) return <>Memory in use does not grow in {span}.</>;
   const sizeOf = (bytes: number) => unbroken(formatBytes(bytes));
+  if (end <= start) {
+    const both = `: memory in use rises from ${sizeOf(start)} to ${sizeOf(most)} and falls back`;
+    return (
+      <>
+        Nothing grows in {span}
+        {most > start && both}.
+      </>
+    );
+  }
   const made = sumOf(grown);
   const few = grown.slice(0, (grown[0]?.bytes ?? 0) > made / 2 ? 1 : MOST_HOLDERS);
   return (
     <>
-      In {span}, memory in use{" "}
-      {end > start
-        ? `grows by ${sizeOf(end - start)}, from ${sizeOf(start)}`
-        : `rises from ${sizeOf(start)} to ${sizeOf(most)} and falls back`}{" "}
-      to {sizeOf(end)}
-      {made > 0 && `; ${sizeOf(made)} in use at the end are new`}
+      In {span}, memory in use grows by {sizeOf(end - start)}, from {sizeOf(start)} to {sizeOf(end)}
+      {made > 0 && `; ${sizeOf(made)} of that was allocated meanwhile`}
       {sumOf(few) > made / 2 &&
         few.map((group, at) => (
           <span key={at}>
