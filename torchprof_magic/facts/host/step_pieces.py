@@ -58,6 +58,7 @@ _PHASE_OF_STATE = {
     OTHER: "python",
     NOTHING: "python",
 }
+_SLEEP_LINE = r"^\s*(?:await\s+)?(?:\w+\.)*sleep\([^()]*\)\s*(?:#.*)?$"
 # A rest of a wait is shorter than this, and than this part of the wait.
 _MOST_REST_NS = 50_000
 _REST = 0.01
@@ -119,7 +120,7 @@ def _pieces_in(trace: Trace, start: IntArray, end: IntArray, lane: IntArray, fet
     site = site[of]
     order = np.lexsort((pieces.start_ns, pieces.of))
     pieces, site, wait = Pieces(*(column[order] for column in pieces)), site[order], wait[order]
-    wait = _without_rests(pieces, wait)
+    wait = _of_whole_sleeps(trace, pieces, site, _without_rests(pieces, wait))
     phase = _phases(trace, pieces, site, wait, fetched, lane)
     return StepPieces(pieces.of, pieces.start_ns, pieces.end_ns, phase, pieces.state, pieces.cause, site, wait)
 
@@ -160,6 +161,34 @@ def _without_rests(pieces: Pieces, wait: IntArray) -> IntArray:
     wait = wait.copy()
     wait[at[run_ns < np.minimum(_REST * longest_ns[wait[at]], _MOST_REST_NS)]] = NO_PARENT
     return wait
+
+
+def _of_whole_sleeps(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArray) -> IntArray:
+    """Return the waits of all pieces, with each sleep as long as the run of a line that does nothing but sleep.
+
+    Who looks for waits sees the begin and the end of one late where the machine is busy; lines are known to the
+    microsecond. ``pieces`` are in the order of their steps and times.
+    """
+    at = np.flatnonzero(np.append(_only_sleeps(trace), False)[site] & (pieces.state >= WEAK))
+    known = np.flatnonzero(is_wait(trace, wait[at]))
+    if len(known) == 0:
+        return wait
+    is_next = (
+        (pieces.start_ns[at[1:]] == pieces.end_ns[at[:-1]]) & (np.diff(site[at]) == 0) & (np.diff(pieces.of[at]) == 0)
+    )
+    run = np.append(0, np.cumsum(~is_next))
+    of_run = np.full(int(run[-1]) + 1, NO_PARENT, np.int64)
+    of_run[run[known]] = wait[at[known]]
+    found = wait.copy()
+    found[at] = np.where(of_run[run] >= 0, of_run[run], wait[at])
+    return found
+
+
+@once_per_trace
+def _only_sleeps(trace: Trace) -> BoolArray:
+    """Return which sites are lines that do nothing but sleep for a time that is at hand."""
+    text = trace.sites["name"].cast(pl.String).fill_null("")
+    return ((trace.sites["kind"] == "line") & text.str.contains(_SLEEP_LINE)).fill_null(value=False).to_numpy()
 
 
 def _with_others(own: Pieces, anyone: Timeline) -> Pieces:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
+import pytest
 from support import annotation, make_trace, span
 
 from torchprof_magic.facts.host.host_waits import wait_timelines
@@ -158,3 +159,43 @@ def test_a_trace_of_another_program_has_none() -> None:
     assert wait_timelines(trace) == {}
     assert len(seen_waits(trace).row) == 0
     assert (step_pieces(trace).wait == -1).all()
+
+
+def at_lines(trace: Trace, *lines: tuple[str, int, int]) -> Trace:
+    """The trace with lines of the cell: text, start and duration in us."""
+    sites = [
+        {"kind": "line", "parent": -1, "name": text, "file": "cell", "line": number}
+        for number, (text, _, _) in enumerate(lines, start=3)
+    ]
+    scopes = [(site, 0, start * 1000, dur * 1000, 0) for site, (_, start, dur) in enumerate(lines)]
+    return replace(
+        trace,
+        sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
+        scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "start_ms", "end_ms"),
+    [
+        ("    time.sleep(0.02)", 20, 40),
+        ("await asyncio.sleep(delay)  # rest", 20, 40),
+        ("time.sleep(next_delay())", 23, 38),  # it may compute
+        ("log(loss); time.sleep(0.02)", 23, 38),
+    ],
+)
+def test_a_line_that_only_sleeps_sleeps_as_long_as_it_runs(text: str, start_ms: int, end_ms: int) -> None:
+    # Who looks for waits has seen this one from 23 to 38 ms.
+    trace = at_lines(waited(("wait", "time.sleep", 3, 23_000, 15_000)), (text, 20_000, 20_000))
+    pieces = step_pieces(trace)
+    idle = pieces.phase == PHASES.index("idle")
+    assert pieces.start_ns[idle].min() == start_ms * 1_000_000
+    assert pieces.end_ns[idle].max() == end_ms * 1_000_000
+    assert int(pieces.dur_ns[idle].sum()) == (end_ms - start_ms) * 1_000_000
+
+
+def test_a_run_of_the_line_in_which_no_wait_was_seen_is_left_as_it_is() -> None:
+    lines = ("time.sleep(0.02)", 20_000, 20_000), ("time.sleep(0.03)", 50_000, 30_000)
+    pieces = step_pieces(at_lines(waited(("wait", "time.sleep", 3, 23_000, 15_000)), *lines))
+    idle = pieces.phase == PHASES.index("idle")
+    assert int(pieces.dur_ns[idle].sum()) == 20_000_000
