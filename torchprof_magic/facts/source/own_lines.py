@@ -11,6 +11,7 @@ from torchprof_magic.facts.host.host_nest import host_nest
 from torchprof_magic.facts.shared import in_category, once_per_trace
 from torchprof_magic.facts.source.forward_of import backward_nodes, first_forward_of_events, forward_of_events
 from torchprof_magic.facts.source.users_files import is_users_file
+from torchprof_magic.model.distinct import numbers_in
 from torchprof_magic.model.intervals import NO_PARENT, IntArray, innermost_at
 from torchprof_magic.model.rows import filled
 
@@ -104,8 +105,17 @@ def _own_code_at(trace: Trace, rows: IntArray, at_ns: IntArray) -> IntArray:
 def _has_own_code(trace: Trace) -> bool:
     """Return whether any code of the user began in a node of autograd."""
     code = _code(trace)
-    node_ns = _nodes(trace).begun_at(code.lane, code.start_ns)
-    return bool(((node_ns >= 0) & (node_ns < code.start_ns)).any())
+    if len(code.lane) == 0:
+        return False
+    nodes = _nodes(trace)
+    for lane in numbers_in(code.lane):
+        here = nodes.lane == lane
+        last_end_ns = np.maximum.accumulate(nodes.start_ns[here] + nodes.dur_ns[here])
+        begun_ns = code.start_ns[code.lane == lane]
+        before = np.searchsorted(nodes.start_ns[here], begun_ns) - 1
+        if (np.append(last_end_ns, NO_PARENT)[before] > begun_ns).any():
+            return True
+    return False
 
 
 @once_per_trace
@@ -126,6 +136,8 @@ def _code(trace: Trace) -> _Spans:
             trace.scopes[name].to_numpy()[is_line].astype(np.int64) for name in ("lane", "start_ns", "dur_ns")
         )
         return _Spans(lane, start_ns, dur_ns, np.full(len(lane), NO_PARENT))
+    if trace.stacks.height == 0:
+        return _Spans(*(np.empty(0, np.int64) for _ in _Spans._fields))
     nest = host_nest(trace)
     stack = filled(trace.events["stack"], NO_PARENT)[nest.row]
     is_users = np.append(is_users_file(trace.stacks["file"]), False)[stack]
