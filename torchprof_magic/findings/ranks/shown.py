@@ -154,7 +154,8 @@ def _longest_wait(job: Job, least: int) -> str:
     in_all = " in all steps" if waits["step"].n_unique() > 1 else ""
     return (
         f"For rank {row['last_rank']} {others} {format_ns(whole_ns)}{together}{in_all}, {format_ns(row['wait_ns'])} of "
-        f"it in {code_of(row['name'])}, until {format_ns(row['start_ns'] - least)}."
+        f"it in collective {row['number']}, {code_of(row['name'])}, until it comes at "
+        f"{format_ns(row['start_ns'] - least)}."
     )
 
 

@@ -233,7 +233,7 @@ def _doubts(job: Job, rank: int | None = None) -> tuple[str, ...]:
     if times < FEW_COLLECTIVES:
         found.append(f"That is {counted(times, 'collective')}: it may be chance.")
     elif steps <= 1:
-        found.append("Only one step was recorded on all ranks: it may be chance.")
+        found.append("The ranks recorded only one step in common: it may be chance.")
     if job.ranks.height < job.world_size:
         found.append(f"{job.world_size - job.ranks.height} of {job.world_size} ranks are not here.")
     return tuple(found)

@@ -74,7 +74,7 @@ def test_the_timeline_begins_with_the_rank_that_is_late(tmp_path: Path) -> None:
     assert set(view.frame.filter(pl.col("lane") == 1)["note"]) == {"comes last"}
     # The three others wait for 200 us each, in each of the three steps.
     assert view.answer.startswith(
-        "For rank 2 the others wait 1.80 ms together in all steps, 600 µs of it in `all_reduce`, until "
+        "For rank 2 the others wait 1.80 ms together in all steps, 600 µs of it in collective 1, `all_reduce`, until "
     )
 
 
