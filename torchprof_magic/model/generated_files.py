@@ -4,5 +4,5 @@
 # letters, and named by a hash in base 32 behind a c. Graphs that run as Python are in no file: their names are made up.
 GENERATED = (
     r"[/\\]torchinductor_[^/\\]*[/\\]|[/\\][a-z2-7]{2}[/\\]c[a-z2-7]{40,}\.py$|"
-    r"(?:^|[/\\])fx_generated_[^/\\]*\.py$|^<eval_with_key>"
+    r"^fx_generated__[0-9A-Za-z]+\.py$|^<eval_with_key>"
 )

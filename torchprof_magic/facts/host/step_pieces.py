@@ -36,6 +36,7 @@ from torchprof_magic.facts.host.host_waits import wait_timelines
 from torchprof_magic.facts.host.lanes_of_steps import lanes_of_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events, structural_phases
 from torchprof_magic.facts.shared import in_category, is_named, once_per_trace
+from torchprof_magic.facts.sums import sum_by
 from torchprof_magic.model.intervals import NO_PARENT, BoolArray, IntArray
 from torchprof_magic.model.rows import keys_of
 
@@ -58,7 +59,8 @@ _PHASE_OF_STATE = {
     OTHER: "python",
     NOTHING: "python",
 }
-_SLEEP_LINE = r"^\s*(?:await\s+)?(?:\w+\.)*sleep\([^()]*\)\s*(?:#.*)?$"
+# A line that does nothing but sleep; one that awaits lets others run meanwhile.
+_SLEEP_LINE = r"^\s*time\.sleep\([^()]*\)\s*(?:#.*)?$"
 # A rest of a wait is shorter than this, and than this part of the wait.
 _MOST_REST_NS = 50_000
 _REST = 0.01
@@ -167,7 +169,8 @@ def _of_whole_sleeps(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArra
     """Return the waits of all pieces, with each sleep as long as the run of a line that does nothing but sleep.
 
     Who looks for waits sees the begin and the end of one late where the machine is busy; lines are known to the
-    microsecond. ``pieces`` are in the order of their steps and times.
+    microsecond. That it saw most of the run asleep is taken for all of it. ``pieces`` are in the order of their steps
+    and times.
     """
     at = np.flatnonzero(np.append(_only_sleeps(trace), False)[site] & (pieces.state >= WEAK))
     known = np.flatnonzero(is_wait(trace, wait[at]))
@@ -177,10 +180,13 @@ def _of_whole_sleeps(trace: Trace, pieces: Pieces, site: IntArray, wait: IntArra
         (pieces.start_ns[at[1:]] == pieces.end_ns[at[:-1]]) & (np.diff(site[at]) == 0) & (np.diff(pieces.of[at]) == 0)
     )
     run = np.append(0, np.cumsum(~is_next))
+    dur_ns = (pieces.end_ns - pieces.start_ns)[at]
     of_run = np.full(int(run[-1]) + 1, NO_PARENT, np.int64)
     of_run[run[known]] = wait[at[known]]
+    asleep_ns = sum_by(run[known], dur_ns[known], len(of_run))
+    of_run[2 * asleep_ns < sum_by(run, dur_ns, len(of_run))] = NO_PARENT
     found = wait.copy()
-    found[at] = np.where(of_run[run] >= 0, of_run[run], wait[at])
+    found[at] = np.where((wait[at] < 0) & (of_run[run] >= 0), of_run[run], wait[at])
     return found
 
 

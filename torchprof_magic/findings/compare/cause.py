@@ -132,8 +132,7 @@ def _words_of_both(
     both = ", and ".join(f"{_called(title, row)}, {sign}{time_or_zero(abs(row[str(table.sort_by)]))}" for row in rows)
     share = sum(_share(table, row, difference_ns) for row in rows)
     if share > _MORE_THAN_ALL:
-        other = "less" if difference_ns > 0 else "more"
-        return f"Largest changes are {both}: more than the whole change, as the rest takes {other} time."
+        return f"Largest changes are {both}: more than the whole change."
     return f"Largest changes are {both}: {format_ratio(share) if share < 1 else 'all'} of the change."
 
 

@@ -213,7 +213,7 @@ def _host_words(job: Job) -> tuple[Span, ...]:
     idle_ns, wait_ns, step_ns = (float(str(job.ranks[name].mean())) for name in ("idle_ns", "wait_ns", "step_ns"))
     if not has_device(job) or idle_ns <= max(wait_ns, LEAST_OF_HOSTS * step_ns):
         return ()
-    return (_plain(f" A device waits even longer for its own host, {format_ns(idle_ns)}{per_step(job)} on average."),)
+    return (_plain(f" A device also waits for its own host, {format_ns(idle_ns)}{per_step(job)} on average."),)
 
 
 def has_device(job: Job) -> bool:

@@ -40,20 +40,24 @@ function textOf(
 
 const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
 const GROWN =
-  "memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 200 MiB of that was allocated meanwhile";
+  "memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 200 MiB of it is new";
 
 it("names the two that hold most of the peak, and says where all that grows is freed", () => {
   expect(textOf(90, [])).toBe(
-    `${PEAK}Nothing grows in 3 steps: memory in use rises from 100 MiB to 400 MiB and falls back.`,
+    `${PEAK}Memory in use does not grow in 3 steps: it rises from 100 MiB to 400 MiB and falls back.`,
   );
-  expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Nothing grows in 3 steps.`);
+  expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Memory in use does not grow in 3 steps.`);
 });
 
 it("names one more that holds as much as the last, to the digits of the list, and counts several", () => {
   const said = (...others: number[]) => textOf(90, [], { others });
   // 100.0 MiB: 99.96 is written like it, 99.94 is not.
-  expect(said(99.96, 99.94)).toContain("then 100.0 MiB y, then 100.0 MiB z. Nothing grows");
-  expect(said(100, 100, 20)).toContain("then 100.0 MiB y and 2 others with as much. Nothing grows");
+  expect(said(99.96, 99.94)).toContain(
+    "then 100.0 MiB y, then 100.0 MiB z. Memory in use does not grow",
+  );
+  expect(said(100, 100, 20)).toContain(
+    "then 100.0 MiB y and 2 others with as much. Memory in use does not grow",
+  );
 });
 
 it("names what grows only where that is more than half of what is new", () => {
@@ -69,19 +73,19 @@ it("names what grows only where that is more than half of what is new", () => {
 
 it("tells what stays where more than half of what grows is freed", () => {
   expect(textOf(150, [group("a", 50)])).toBe(
-    `${PEAK}In 3 steps, memory in use grows by 50 MiB, from 100 MiB to 150 MiB; 50 MiB of that was allocated meanwhile, mostly in a.`,
+    `${PEAK}In 3 steps, memory in use grows by 50 MiB, from 100 MiB to 150 MiB; 50 MiB of it is new, mostly in a.`,
   );
 });
 
 it("says how much is new where that is more than the growth, and what most of it is", () => {
   // 290 MiB are new, and 90 MiB from the start are gone.
   expect(textOf(300, [group("a", 290)])).toBe(
-    `${PEAK}In 3 steps, memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 290 MiB of that was allocated meanwhile, mostly in a.`,
+    `${PEAK}In 3 steps, memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 290 MiB of it is new, mostly in a.`,
   );
 });
 
 it("says first that holders are not known, and what brings them", () => {
   expect(textOf(90, [], { state: "none" })).toMatch(
-    /^Who holds the memory of cuda:0 at its peak 400 MiB is not known: .* --memory\. Nothing grows in 3 steps: .* falls back\.$/,
+    /^Who holds the memory of cuda:0 at its peak 400 MiB is not known: .* --memory\. Memory in use does not grow in 3 steps: .* falls back\.$/,
   );
 });

@@ -109,10 +109,10 @@ function Rising({
   const span = steps > 1 ? plural(steps, "step") : "the recording";
   const sizeOf = (bytes: number) => unbroken(formatBytes(bytes));
   if (end <= start) {
-    const both = `: memory in use rises from ${sizeOf(start)} to ${sizeOf(most)} and falls back`;
+    const both = `: it rises from ${sizeOf(start)} to ${sizeOf(most)} and falls back`;
     return (
       <>
-        Nothing grows in {span}
+        Memory in use does not grow in {span}
         {most > start && both}.
       </>
     );
@@ -122,7 +122,7 @@ function Rising({
   return (
     <>
       In {span}, memory in use grows by {sizeOf(end - start)}, from {sizeOf(start)} to {sizeOf(end)}
-      {made > 0 && `; ${sizeOf(made)} of that was allocated meanwhile`}
+      {made > 0 && `; ${sizeOf(made)} of it is new`}
       {sumOf(few) > made / 2 &&
         few.map((group, at) => (
           <span key={at}>

@@ -65,7 +65,7 @@ HASH = "cc23ke2uoows5etrdw4wt7suuisd5vsn7cijokzxooxi7c3tlwmj"
         (f"fx_generated__{HASH}.py", False),
         ("<eval_with_key>.3", False),
         ("/home/ann/torchinductor.py", True),
-        ("/home/ann/fx_generated_names/train.py", True),
+        ("/home/ann/fx_generated_names.py", True),
         ("/home/ann/c2/config.py", True),
         ("<ipython-input-3-abc>", True),
         ("<string>", False),

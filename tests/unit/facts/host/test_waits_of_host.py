@@ -179,7 +179,10 @@ def at_lines(trace: Trace, *lines: tuple[str, int, int]) -> Trace:
     ("text", "start_ms", "end_ms"),
     [
         ("    time.sleep(0.02)", 20, 40),
-        ("await asyncio.sleep(delay)  # rest", 20, 40),
+        ("time.sleep(delay)  # rest", 20, 40),
+        ("await asyncio.sleep(0.02)", 23, 38),  # others run meanwhile
+        ("llm.sleep(level=1)", 23, 38),
+        ("sleep(batch)", 23, 38),
         ("time.sleep(next_delay())", 23, 38),  # it may compute
         ("log(loss); time.sleep(0.02)", 23, 38),
     ],
@@ -199,3 +202,17 @@ def test_a_run_of_the_line_in_which_no_wait_was_seen_is_left_as_it_is() -> None:
     pieces = step_pieces(at_lines(waited(("wait", "time.sleep", 3, 23_000, 15_000)), *lines))
     idle = pieces.phase == PHASES.index("idle")
     assert int(pieces.dur_ns[idle].sum()) == 20_000_000
+
+
+def test_a_line_of_which_little_was_seen_asleep_is_left_as_it_is() -> None:
+    pieces = step_pieces(
+        at_lines(waited(("wait", "time.sleep", 3, 23_000, 9_000)), ("time.sleep(0.02)", 20_000, 20_000))
+    )
+    assert int(pieces.dur_ns[pieces.phase == PHASES.index("idle")].sum()) == 9_000_000
+
+
+def test_garbage_that_is_collected_while_a_line_sleeps_stays_a_collection() -> None:
+    waits = ("wait", "time.sleep", 3, 20_000, 12_000), ("collection", "gc.collect", 3, 32_000, 5_000)
+    trace = at_lines(waited(*waits), ("time.sleep(0.02)", 20_000, 20_000))
+    # The last 3 ms are asleep, too.
+    assert phases(trace)["idle"] == 15_000

@@ -213,6 +213,9 @@ def test_a_loop_over_elements_in_backward_that_the_user_wrote_is_one_too() -> No
     [
         ("print(model.weight)", "Print numbers in place of tensors"),
         ("logger.info('%s', w)", "Print numbers in place of tensors"),
+        ("text = str(model.weight)", "Print numbers in place of tensors"),
+        ("log.append(float(w[i]))", "Replace a loop over elements by ops on whole tensors"),
+        ("rows = [str(int(t)) for t in ids]", "Replace a loop over elements by ops on whole tensors"),
         ("blueprint(w)", "Replace a loop over elements by ops on whole tensors"),
         ("y = torch.log(w)", "Replace a loop over elements by ops on whole tensors"),
     ],

@@ -110,7 +110,7 @@ def test_ranks_that_keep_up_leave_no_sentence_about_waiting(tmp_path: Path) -> N
 def test_devices_that_wait_longer_for_their_hosts_than_for_ranks_are_told_of(tmp_path: Path) -> None:
     write_job(tmp_path, {3: 200.0})
     # 500 us of three steps and 700 of the fourth are idle; three ranks wait 200 us each for the last one.
-    assert "A device waits even longer for its own host, 550 µs per step on average." in str(tp.load(tmp_path).verdict)
+    assert "A device also waits for its own host, 550 µs per step on average." in str(tp.load(tmp_path).verdict)
 
 
 def test_steps_that_do_not_count_are_not_in_the_times_of_a_rank(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_the_page_begins_with_who_waits_longest_and_has_the_sums_behind_it(tmp_p
     assert said.endswith(" than the median of the others; rank 2 waits longest, 200 µs per step.")
     # Each device waits 500 us, and as long as it is late: 550, 600, 500 and 700.
     assert more == (
-        " The others wait 450 µs for it together per step, 150 µs each on average. A device waits even longer for its "
-        "own host, 588 µs per step on average."
+        " The others wait 450 µs for it together per step, 150 µs each on average. A device also waits for its own host, "
+        "588 µs per step on average."
     )
     assert report.verdict.statement == f"Rank 3 is late. {said}{more}"
 

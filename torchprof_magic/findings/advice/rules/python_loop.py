@@ -36,7 +36,10 @@ LEAST_TURNS = 48
 # What one op on the whole tensor costs, in turns of the loop.
 TURNS_LEFT = 2
 # What a line calls that writes the elements of a tensor as text.
-_PRINTS = re.compile(r"\b(?:print|repr|str|display)\(|\blog(?:ger|ging)?\.\w+\(")
+_PRINTS = re.compile(
+    r"\b(?:print|pprint|display)\(|\b(?:str|repr)\([A-Za-z_][\w.]*\)|"
+    r"\blog(?:ger|ging)?\.(?:debug|info|warning|error|exception|critical)\("
+)
 LINK = "https://docs.pytorch.org/docs/stable/notes/broadcasting.html"
 _INDEXING = r"^aten::(select|slice|item|narrow|index|index_put_|_local_scalar_dense|select_scatter)$"
 # A loop with such work in it is no loop over elements: a recurrent network, or one over blocks.
