@@ -73,6 +73,15 @@ def is_in_own_lines(trace: Trace, rows: IntArray, at_ns: IntArray) -> BoolArray:
     return _own_code_at(trace, rows, at_ns) >= 0
 
 
+def with_own_functions(trace: Trace, rows: IntArray, at_ns: IntArray) -> IntArray:
+    """Return the host events of some moments, or -1, with the user's functions in them that autograd called then."""
+    nest = host_nest(trace)
+    frame = np.append(_code(trace).frame, NO_PARENT)[_own_code_at(trace, rows, at_ns)]
+    start_ns = np.append(trace.events["start_ns"].to_numpy(), 0)
+    is_inside = np.append(nest.start_ns, NO_PARENT)[frame] > start_ns[rows]
+    return np.where(is_inside, np.append(nest.row, NO_PARENT)[frame], rows)
+
+
 def innermost_in_own_lines(trace: Trace, cause: IntArray, at_ns: IntArray) -> IntArray:
     """Return the host event of each moment, or the user's function in it that autograd called; -1 outside of these.
 

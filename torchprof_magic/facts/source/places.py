@@ -12,7 +12,7 @@ from torchprof_magic.facts.host.host_nest import above_marked, host_nest, indexe
 from torchprof_magic.facts.shared import in_category, is_named, name_numbers, once_per_trace
 from torchprof_magic.facts.source.fx_modules import fx_modules
 from torchprof_magic.facts.source.fx_nodes import own_nodes
-from torchprof_magic.facts.source.own_lines import forward_at
+from torchprof_magic.facts.source.own_lines import forward_at, with_own_functions
 from torchprof_magic.facts.source.script_modules import module_of_ops
 from torchprof_magic.facts.source.users_files import is_users_file
 from torchprof_magic.model.intervals import (
@@ -59,6 +59,8 @@ def places_of(trace: Trace, rows: IntArray, at_ns: IntArray | None = None) -> Pl
     It is the one that ran; of what runs in the backward pass it is that of the forward op, where this is known.
     ``at_ns`` are moments to look at in place of the starts of events that are no part of the backward pass.
     """
+    if at_ns is not None:
+        rows = with_own_functions(trace, rows, at_ns)
     return with_forward_places(trace, rows, places_that_ran(trace, rows, at_ns), at_ns)
 
 

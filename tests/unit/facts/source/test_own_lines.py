@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import polars as pl
+import pytest
 from support import annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.facts.source.forward_of import first_forward_of_events
@@ -14,6 +15,7 @@ from torchprof_magic.facts.source.own_lines import forward_by_lines
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.model.trace import SCOPES_SCHEMA, SITES_SCHEMA
 from torchprof_magic.tables.source.lines import lines_table
+from torchprof_magic.tables.waiting.idle import idle_table
 
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
@@ -120,3 +122,22 @@ def test_a_hook_of_the_user_in_a_node_counts_at_its_line() -> None:
     times = times_of(with_lines(trace, FORWARD_LINE, BACKWARD_LINE, (1, 61, 9)))
     assert times[1] == (0, 9_000)
     assert times[8] == (30_000, 21_000)
+
+
+@pytest.mark.parametrize("tid", [1, 2])
+def test_a_device_that_idles_in_it_waits_for_its_line_on_either_thread(tid: int) -> None:
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 150),
+        frame("train.py(1): step", 0, 150),
+        frame("train.py(20): forward", 9, 22),
+        span("Slow", 10, 20, **{"Sequence number": 1}),
+        launch(12, 2, correlation=1),
+        kernel("slow", 14, 6, correlation=1),
+        span("SlowBackward", 40, 100, tid=tid, **NODE),
+        frame("train.py(30): backward", 45, 90, tid),
+        launch(130, 2, tid=tid, correlation=2),
+        kernel("last", 132, 5, correlation=2),
+        with_stack=1,
+    )
+    idle = idle_table(trace, WHOLE).frame.filter(pl.col("idle_ns") > 50_000)
+    assert idle.select("file", "line").rows() == [("train.py", 30)]

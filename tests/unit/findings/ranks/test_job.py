@@ -160,8 +160,8 @@ def test_the_page_begins_with_who_waits_longest_and_has_the_sums_behind_it(tmp_p
     assert said.endswith(" than the median of the others; rank 2 waits longest, 200 µs per step.")
     # Each device waits 500 us, and as long as it is late: 550, 600, 500 and 700.
     assert more == (
-        " The others wait 450 µs for it together per step, 150 µs each on average. A device also waits for its own host, "
-        "588 µs per step on average."
+        " The others wait 450 µs for it together per step, 150 µs each on average. A device also waits for "
+        "its own host, 588 µs per step on average."
     )
     assert report.verdict.statement == f"Rank 3 is late. {said}{more}"
 
