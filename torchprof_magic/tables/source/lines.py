@@ -65,9 +65,9 @@ _OWN_COLUMNS = (
         title="CPU",
         unit="ns",
         definition="Host time of the steps that belongs to the line: what it runs itself, its backward pass, and "
-        "waiting. The backward pass stands at the line of the forward op, wherever backward was called, or at the line "
-        "of yours that autograd called, as in a hook or in `backward` of an `autograd.Function`, and nowhere else; so "
-        "all lines, and what belongs to none, add up to the steps.",
+        "waiting. The backward pass stands at the line of the forward op, wherever backward was called, or at the "
+        "watched line that autograd called, as in a hook or in `backward` of an `autograd.Function`, and nowhere else; "
+        "so all lines, and what belongs to none, add up to the steps.",
         has_bar=True,
         is_sum=True,
         parts=(

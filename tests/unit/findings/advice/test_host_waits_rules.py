@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
+import pytest
 from support import Event, annotation, frame, kernel, launch, make_trace, span
 
 from torchprof_magic.findings.advice import Advice
@@ -51,18 +52,32 @@ def test_other_waits_are_no_sleep() -> None:
     assert sleeping(seen("oversleep", 50, 150)) == []
 
 
-def test_a_line_that_waits_for_others_is_told_to_start_that_earlier() -> None:
+def test_a_queue_that_is_empty_is_to_be_filled_faster() -> None:
     found = only(seen("Queue.get", 50, 150), "waiting")
     assert (found.file, found.line, found.saving_ns, found.certainty) == ("cell", 3, 20_000_000, "measured")
-    assert found.op == "Queue.get"
-    assert found.fix == "start what `Queue.get` waits for a step earlier, in a thread or a process of its own"
+    assert (found.op, found.title) == ("Queue.get", "Fill the queue faster")
     assert found.evidence == "The program waits in `Queue.get` for 20 ms per step on this line."
 
 
+def test_what_is_waited_for_can_run_beside_the_rest_of_the_step_at_best() -> None:
+    found = only(seen("c.recv", 50, 150), "waiting")
+    assert (found.saving_ns, found.certainty) == (20_000_000, "estimated")
+    assert found.fix == "start what `c.recv` waits for a step earlier, in a thread or a process of its own"
+    # Four waits of 20 ms leave 20 of the 100 ms of a step.
+    found = only(seen("c.recv", 10, 30, 50, 70, 110, 130, 150, 170), "waiting")
+    assert found.saving_ns == 20_000_000
+    assert found.evidence.endswith("At most 20 ms of it can run beside the rest of the step.")
+
+
+@pytest.mark.parametrize("call", ["torch.save", "f.write", "sys.stdout.flush", "print", "q.put"])
+def test_nobody_is_told_to_start_earlier_what_the_program_writes(call: str) -> None:
+    assert waiting(seen(call, 50, 150)) == []
+
+
 def test_two_calls_of_one_line_that_wait_are_two_pieces_of_advice() -> None:
-    trace = seen("c.send", 20, 120)
+    trace = seen("c.poll", 20, 120)
     trace = replace(trace, waits=pl.concat([trace.waits, seen("c.recv", 50, 150).waits]).sort("start_ns"))
-    assert {each.op for each in waiting(trace)} == {"c.send", "c.recv"}
+    assert {each.op for each in waiting(trace)} == {"c.poll", "c.recv"}
 
 
 def test_sleeping_and_collecting_garbage_wait_for_nobody() -> None:

@@ -43,6 +43,21 @@ def test_few_nodes_are_not_worth_a_word() -> None:
     assert inference_mode(make_trace(*STEPS, *ops(LEAST_NODES))) is not None
 
 
+def test_it_stands_at_the_ops_that_make_nodes() -> None:
+    # The longest op makes none: the one after it has the same number.
+    first = [span("aten::randn", 100 * step + 20, 60, **{"Sequence number": 50 * step + 11}) for step in range(2)]
+    assert only([*ops(), *first], "inference_mode").op == "aten::relu"
+
+
+def test_numbers_of_other_threads_are_no_nodes() -> None:
+    threads = [
+        span("aten::relu", 100 * step + 10, 5, tid=tid, **{"Sequence number": tid})
+        for step in range(2)
+        for tid in range(1, 12)
+    ]
+    assert inference_mode(make_trace(*STEPS, *threads)) is None
+
+
 def test_ops_that_see_the_same_number_again_add_no_nodes() -> None:
     same = [span("aten::relu", 100 * step + at, 1, **{"Sequence number": 7}) for step in range(2) for at in range(30)]
     assert inference_mode(make_trace(*STEPS, *same)) is None
@@ -64,7 +79,7 @@ def test_a_single_backward_or_step_of_an_optimizer_says_that_something_is_traine
 
 def test_dropout_without_training_is_told_with_its_time() -> None:
     found = only([*ops(), *dropout(40), *dropout(140)], "eval_mode")
-    assert (found.certainty, found.saving_ns, found.op) == ("measured", 10_000, "aten::dropout")
+    assert (found.certainty, found.saving_ns, found.op) == ("estimated", 10_000, "aten::dropout")
     assert "dropout takes 10 µs per step" in found.evidence
 
 

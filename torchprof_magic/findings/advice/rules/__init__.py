@@ -55,7 +55,8 @@ RULES = (
         "waiting",
         waiting,
         "A line waits for at least 1 ms of a step for what others do, such as a queue, a process or a socket, other "
-        "than in the fetch of a DataLoader. That time is gone.",
+        "than in the fetch of a DataLoader, and does not write. For a queue that time is gone; of any other wait, as "
+        "much as can run beside the rest of the step.",
         "a live run",
     ),
     Rule(

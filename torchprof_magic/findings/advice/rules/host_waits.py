@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from torchprof_magic.findings.advice.times import (
     ns_in_steps,
     rows_named,
     spans_of,
+    step_ns,
     within_steps,
     without,
 )
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 # Shorter ones are not worth a word, in ns per step.
 LEAST_NS = 1_000_000
+# Calls that take from a queue, and calls that write.
+_GETS = re.compile(r"(?:^|\.)get$")
+_WRITES = re.compile(r"(?:^|\.)(?:save|dump|print|(?:fd?sync|flush|put|send|sendall|write|writelines|writerows?))$")
 _FRAME = r"^<built-in (method|function) sleep\b"
 
 
@@ -77,31 +83,48 @@ def _recorded(trace: Trace) -> Iterator[_Wait]:
 
 
 def _of_sleep(trace: Trace, wait: _Wait) -> Advice | None:
-    return _of_line(
-        trace,
-        wait,
-        rule="sleeping",
-        title="Remove the sleep",
-        fix="remove it, or wait for what it waits for",
-        does="sleeps",
-        op="time.sleep",
+    found = _of_line(trace, wait, "sleeps")
+    return (
+        None
+        if found is None
+        else replace(
+            found,
+            rule="sleeping",
+            title="Remove the sleep",
+            fix="remove it, or wait for what it waits for",
+            op="time.sleep",
+        )
     )
 
 
 def _of_wait(trace: Trace, wait: _Wait) -> Advice | None:
+    """Return advice about a wait, unless it is one for what the program itself writes.
+
+    An empty queue is filled too slowly, so that all of the wait can go. Anything else can run beside the rest of the
+    step at best.
+    """
     what = f"`{printable(wait.call).replace('`', chr(39))}`" if wait.call else "this line"
-    return _of_line(
-        trace,
-        wait,
-        rule="waiting",
+    found = _of_line(trace, wait, f"waits in {what} for" if wait.call else "waits")
+    if found is None or found.spans is None or _WRITES.search(wait.call):
+        return None
+    if _GETS.search(wait.call):
+        return replace(
+            found, title="Fill the queue faster", fix="let more threads or processes fill it, or make an item cost less"
+        )
+    waited_ns = ns_in_steps(trace, found.spans)
+    most_ns = min(waited_ns, step_ns(trace) - waited_ns)
+    return replace(
+        found,
         title="Start what is waited for earlier",
         fix=f"start what {what} waits for a step earlier, in a thread or a process of its own",
-        does=f"waits in {what} for" if wait.call else "waits",
-        op=wait.call,
+        evidence=f"{found.evidence} At most {format_ns(most_ns)} of it can run beside the rest of the step.",
+        certainty="estimated",
+        effect=Effect(most_ns=most_ns),
     )
 
 
-def _of_line(trace: Trace, wait: _Wait, *, rule: str, title: str, fix: str, does: str, op: str) -> Advice | None:
+def _of_line(trace: Trace, wait: _Wait, does: str) -> Advice | None:
+    """Return what all advice on waits has in common; None for what is too short."""
     spans = without(wait.spans, spans_of(trace, fetch_rows(trace)))
     whole_ns = ns_in_steps(trace, spans)
     if whole_ns < LEAST_NS:
@@ -110,13 +133,12 @@ def _of_line(trace: Trace, wait: _Wait, *, rule: str, title: str, fix: str, does
     also = f", and the device waits {format_ns(ns_in_steps(trace, inside))} of it" if trace.has_device else ""
     where = " on this line" if wait.line is not None else ""
     return Advice(
-        rule=rule,
-        title=title,
-        fix=fix,
+        rule="waiting",
+        title="",
         evidence=f"The program {does} {format_ns(whole_ns)} {each(trace)}{where}{also}.",
         file=wait.file,
         line=wait.line,
-        op=op,
+        op=wait.call,
         certainty="measured",
         spans=within_steps(trace, spans),
         effect=Effect(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from torchprof_magic.facts.counted_steps import counted_steps
 from torchprof_magic.facts.host.phases import PHASES, phase_of_events
@@ -27,7 +26,7 @@ from torchprof_magic.model.intervals import interval_at
 from torchprof_magic.model.units import counted
 
 if TYPE_CHECKING:
-    from torchprof_magic.model.intervals import BoolArray
+    from torchprof_magic.model.intervals import IntArray
     from torchprof_magic.model.trace import Trace
 
 LINK = "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation"
@@ -43,10 +42,11 @@ _DRAWING = r"^aten::(bernoulli_?|native_dropout|_fused_dropout)$"
 
 def inference_mode(trace: Trace) -> Advice | None:
     """Advise to switch autograd off if the ops of the steps build a graph that no recorded step uses."""
-    nodes = _nodes_per_step(trace) if _is_inference(trace) else 0
+    makers = _makers_in_steps(trace) if _is_inference(trace) else []
+    nodes = min(map(len, makers), default=0)
     if nodes < LEAST_NODES:
         return None
-    file, line, rows = by_place(trace, np.flatnonzero(_is_recorded(trace)))[0]
+    file, line, rows = by_place(trace, np.concatenate(makers))[0]
     return Advice(
         rule="inference_mode",
         title="Switch autograd off if nothing is trained",
@@ -80,11 +80,11 @@ def eval_mode(trace: Trace) -> Advice | None:
         title="Switch dropout off if nothing is trained",
         fix="call `model.eval()` before the loop",
         evidence=f"No recorded step runs backward, but dropout takes {cost_words(trace, cost)}. After `model.eval()`, "
-        "it does nothing.",
+        "it does nothing. If this is the forward pass of training, leave it as it is.",
         file=file,
         line=line,
         op=str(trace.events["name"][int(first[0])]),
-        certainty="measured",
+        certainty="estimated",
         spans=cost.spans,
         effect=Effect(where=DEVICES if on_device else THREADS),
     )
@@ -102,16 +102,15 @@ def _is_inference(trace: Trace) -> bool:
     return not (trains.any() or (forward_of_events(trace) >= 0).any() or is_named(trace, _NODE).any())
 
 
-def _is_recorded(trace: Trace) -> BoolArray:
-    """Return which ops autograd recorded: those with a number, the one that the next node gets."""
-    return in_category(trace, "cpu_op") & trace.events["sequence"].is_not_null().to_numpy()
-
-
-def _nodes_per_step(trace: Trace) -> int:
-    """Return how many nodes the ops of a step add to a graph: a number that no node takes stays that of the next op."""
+def _makers_in_steps(trace: Trace) -> list[IntArray]:
+    """Return the ops of each step that make a node of autograd: the next one on their thread gets a higher number."""
     chosen = counted_steps(trace)
-    rows = np.flatnonzero(_is_recorded(trace))
-    step = interval_at(chosen.start_ns, chosen.end_ns, trace.events["start_ns"].to_numpy()[rows])
-    numbers = pl.DataFrame({"step": step, "number": trace.events["sequence"].gather(rows)}).filter(pl.col("step") >= 0)
-    each = numbers.group_by("step").agg(pl.col("number").n_unique() - 1)["number"]
-    return int(each.min() or 0) if len(each) == len(chosen.start_ns) else 0  # type: ignore[arg-type]
+    lane, start_ns = (trace.events[name].to_numpy() for name in ("lane", "start_ns"))
+    rows = np.flatnonzero(in_category(trace, "cpu_op") & trace.events["sequence"].is_not_null().to_numpy())
+    rows = rows[np.lexsort((start_ns[rows], lane[rows]))]
+    numbers = trace.events["sequence"].gather(rows).to_numpy()
+    rows = rows[:-1][(np.diff(lane[rows]) == 0) & (np.diff(numbers) > 0)]
+    step = interval_at(chosen.start_ns, chosen.end_ns, start_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    ends = np.cumsum(np.bincount(step, minlength=len(chosen.start_ns)))
+    return np.split(rows[np.argsort(step, kind="stable")], ends[:-1])
