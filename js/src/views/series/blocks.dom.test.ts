@@ -39,8 +39,7 @@ function textOf(
 }
 
 const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
-const GROWN =
-  "memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 200 MiB of it is new";
+const GROWN = "memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 200 MiB of it is new";
 
 it("names the two that hold most of the peak, and says where all that grows is freed", () => {
   expect(textOf(90, [])).toBe(
