@@ -39,7 +39,7 @@ function textOf(
 }
 
 const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
-const GROWN = "memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 200 MiB of it is new";
+const GROWN = "memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 200 MiB is new";
 
 it("names the two that hold most of the peak, and says where all that grows is freed", () => {
   expect(textOf(90, [])).toBe(
@@ -72,14 +72,14 @@ it("names what grows only where that is more than half of what is new", () => {
 
 it("tells what stays where more than half of what grows is freed", () => {
   expect(textOf(150, [group("a", 50)])).toBe(
-    `${PEAK}In 3 steps, memory in use grows by 50 MiB, from 100 MiB to 150 MiB; 50 MiB of it is new, mostly in a.`,
+    `${PEAK}In 3 steps, memory in use grows by 50 MiB, from 100 MiB to 150 MiB; 50 MiB is new, mostly in a.`,
   );
 });
 
 it("says how much is new where that is more than the growth, and what most of it is", () => {
   // 290 MiB are new, and 90 MiB from the start are gone.
   expect(textOf(300, [group("a", 290)])).toBe(
-    `${PEAK}In 3 steps, memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 290 MiB of it is new, mostly in a.`,
+    `${PEAK}In 3 steps, memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 290 MiB is new, mostly in a.`,
   );
 });
 

@@ -122,7 +122,7 @@ function Rising({
   return (
     <>
       In {span}, memory in use grows by {sizeOf(end - start)}, from {sizeOf(start)} to {sizeOf(end)}
-      {made > 0 && `; ${sizeOf(made)} of it is new`}
+      {made > 0 && `; ${sizeOf(made)} is new`}
       {sumOf(few) > made / 2 &&
         few.map((group, at) => (
           <span key={at}>
