@@ -101,7 +101,7 @@ def overview_facts(trace: Trace, part: TimeRange = WHOLE) -> Facts:
             facts=_phases_in(trace, part) if shown.is_range else _phases(counted_rows(trace)),
             kind="phases",
             # A range or a box of a flame graph with a name holds its Python, too, so that it is longer.
-            aside=f"{'per step' if not shown.is_range else shown.each}, Python between ops counted separately",
+            aside=f"{'per step' if not shown.is_range else shown.each}, Python on its own",
         ),
         *(() if shown.is_range else (_budget(trace), _serving(trace), _ladder(trace))),
         _waits(trace, shown),

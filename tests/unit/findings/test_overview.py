@@ -319,7 +319,7 @@ def test_a_part_has_its_own_numbers_which_are_those_of_its_tables() -> None:
     (memory,) = of_part["Memory"].facts
     assert memory.value == 100  # 400 bytes are of the second step
     phases = of_part["Where the host's time goes"]
-    assert phases.aside == "in this range, Python between ops counted separately"
+    assert phases.aside == "in this range, Python on its own"
     assert sum(float(str(fact.value)) for fact in phases.facts) == 100_000
     ops = {fact.label: fact.value for fact in of_part["Ops"].facts}
     table = ops_table(trace, TimeRange(0, 100_000))

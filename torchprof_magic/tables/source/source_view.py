@@ -120,7 +120,9 @@ def _notes(trace: Trace, frame: pl.DataFrame, part: TimeRange) -> pl.Series:
             notes[file, line] = f"{time} in {where}"
     for (file, line), rows in moved_backward(trace).group_by("file", "line", maintain_order=True):
         places = rows.select("forward_file", "forward_line").rows()
-        notes[file, line] = f"its backward is shown at {_lines_in_words(trace, str(file), places)}"
+        called = notes.get((file, line))
+        moved = f"its backward is shown at {_lines_in_words(trace, str(file), places)}"
+        notes[file, line] = f"{moved}; {called}" if called else moved
     return pl.Series("note", [notes.get(place) for place in frame.select("file", "line").rows()], dtype=pl.String)
 
 

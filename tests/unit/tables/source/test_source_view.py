@@ -185,6 +185,19 @@ def test_what_a_line_calls_contains_its_backward_pass_wherever_that_runs() -> No
     assert notes["loss.backward()"] == "its backward is shown at b/c.py:7"
 
 
+def test_the_line_that_calls_backward_says_which_lines_autograd_called_beside_those_of_the_forward_ops() -> None:
+    node = {"Sequence number": 1, "Fwd thread id": 1}
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("Slow", 5, 20, **{"Sequence number": 1}),
+        span("SlowBackward", 55, 40, **node),
+    )
+    texts = [("cell", 1, "loss = f(x)"), ("cell", 2, "loss.backward()"), ("/a/b/c.py", 7, "return grad * 2")]
+    view = source_view(with_lines(trace, texts, [(0, 0, 50), (1, 50, 50), (2, 60, 30)]))
+    notes = dict(view.frame.select("source", "note").rows())
+    assert notes["loss.backward()"] == "its backward is shown at line 1; 30 µs/step in b/c.py:7"
+
+
 def test_compiled_code_in_a_backward_pass_stands_at_the_line_of_the_model_and_not_at_the_one_that_calls_backward(
     tmp_path: Path,
 ) -> None:
