@@ -40,7 +40,7 @@ _READ_ADDRESSES = 4
 # Addresses that reading takes beyond that, however small the file; 8 MB were enough.
 _READ_LEAST_BYTES = 16_000_000
 
-# Linux only: the pages of this process, in memory the second of them.
+# Linux only: numbers of pages of this process. The second of them is in memory, the third is those of files among them.
 _PAGES = "/proc/self/statm"
 _PAGE_BYTES = resource.getpagesize() if resource is not None else 4096
 _TASKS = Path("/proc/self/task")  # Linux only
@@ -128,10 +128,15 @@ class Growth:
         return 0 if self._began_bytes is None else self._resident_bytes() - self._began_bytes
 
     def _resident_bytes(self) -> int:
-        """Return the memory of this process; from an open file, because the user's code may use up all descriptors."""
+        """Return the memory of this process; from an open file, because the user's code may use up all descriptors.
+
+        On Linux, without pages of files: the system takes them back and loads them again as it likes, a library of
+        torch among them.
+        """
         if self._file is None:
             return int(self._process.memory_info().rss)
-        return int(os.pread(self._file, 128, 0).split()[1]) * _PAGE_BYTES
+        _, resident, of_files, *_ = os.pread(self._file, 128, 0).split()
+        return (int(resident) - int(of_files)) * _PAGE_BYTES
 
 
 class _Heap(ctypes.Structure):

@@ -37,7 +37,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def grow_and_call() -> None:
     """Take memory from the system. torch's list of calls does so late where earlier tests have left much of it free."""
     size = 2 * call_counts.LEAST_GROWTH_BYTES
-    with mmap.mmap(-1, size) as memory:
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.write(b"x" * size)
         call_until_stacks_end()
 

@@ -6,11 +6,15 @@ import json
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from torchprof_magic.system.process import memory
 from torchprof_magic.system.process.memory import Lack, lack_for_polars, lack_for_reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MEBI = 1 << 20
 STACK = 8 * MEBI
@@ -24,6 +28,19 @@ ballast = bytearray(os.urandom(1)) * 80_000_000
 numbers.append(growth.grown_bytes())
 growth.end()
 print([*numbers, growth.grown_bytes()])
+"""
+READ_A_FILE = """
+import mmap
+import os
+import sys
+from torchprof_magic.system.process.memory import Growth
+with open(sys.argv[1], "r+b") as file, mmap.mmap(file.fileno(), 0) as pages:
+    growth = Growth()
+    growth.begin()
+    sum(pages[:: mmap.PAGESIZE])
+    grown = growth.grown_bytes()
+    ballast = bytearray(os.urandom(1)) * 40_000_000
+    print([grown, growth.grown_bytes()])
 """
 COUNT_POOLS = """
 import time
@@ -50,6 +67,15 @@ def test_growth_is_that_of_the_process_since_the_beginning() -> None:
     before, grown, after = json.loads(ran.stdout)
     assert (before, after) == (0, 0)
     assert 70_000_000 < grown < 200_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells pages of files apart")
+def test_pages_of_a_file_that_come_into_memory_are_no_growth(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 80_000_000)
+    command = [sys.executable, "-c", READ_A_FILE, str(tmp_path / "file")]
+    of_file, with_ballast = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert of_file < 10_000_000
+    assert 35_000_000 < with_ballast < 60_000_000
 
 
 class Machine:
