@@ -10,6 +10,7 @@ import {
   formatRatio,
   formatValue,
   plural,
+  roundSteps,
   tailOf,
   type Unit,
   unbroken,
@@ -84,6 +85,18 @@ describe("unbroken", () => {
   it("keeps numbers with their units, and breaks elsewhere", () => {
     expect(unbroken("30 % of 1.60 ms, 12 steps")).toBe("30\u00a0% of 1.60\u00a0ms, 12 steps");
   });
+});
+
+it("puts ticks of memory at round numbers of the unit of the axis, however much of it there is", () => {
+  const gib = 2 ** 30;
+  const steps = roundSteps("bytes", 2.9 * gib);
+  expect(steps.filter((step) => step >= gib / 10 && step <= 5 * gib)).toEqual(
+    [0.1, 0.2, 0.5, 1, 2, 5].map((size) => size * gib),
+  );
+  // Below a GiB in MiB, and no part of a byte.
+  expect(roundSteps("bytes", 0.99 * gib)).toContain(200 * 2 ** 20);
+  expect(roundSteps("bytes", 0.99 * gib)).not.toContain(0.1 * gib);
+  expect(roundSteps("bytes", 60)[0]).toBe(1);
 });
 
 describe("axisNumbers", () => {

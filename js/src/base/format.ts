@@ -230,6 +230,18 @@ export function axisNumbers(
   };
 }
 
+/** Distances of ticks that are round; in ns, from 1 ns to more than a day. */
+export const ROUND = Array.from({ length: 15 }, (_, power) => power).flatMap((power) =>
+  [1, 2, 5].map((size) => size * 10 ** power),
+);
+
+/** Distances of ticks of an axis up to `largest` that are round in the unit that `axisNumbers` writes. */
+export function roundSteps(unit: Unit, largest: number): number[] {
+  const one = 1 / inUnit(1, rungFor(LADDERS[unit] ?? [ONE], largest, COLUMN_DIGITS));
+  // From a thousandth of the unit on.
+  return ROUND.map((size) => (size / 1000) * one).filter((step) => step >= 1);
+}
+
 /** Whether values of a unit are numbers, so that cells are right-aligned. */
 export function isNumeric(unit: Unit): boolean {
   return ["count", "ns", "bytes", "flop", "ratio"].includes(unit);

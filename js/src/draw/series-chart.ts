@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { cssColor } from "../base/color";
-import { axisNumbers, type Unit } from "../base/format";
+import { axisNumbers, ROUND, roundSteps, type Unit } from "../base/format";
 import { moduleTitle, shortenName } from "../base/names";
 import type { Span } from "../base/scale";
 import type { Ns } from "../base/units";
@@ -185,22 +185,13 @@ function timeAxis(scene: SeriesScene): uPlot.Axis {
     grid: { show: false },
     size: 28 * scene.scale,
     space: 90 * scene.scale,
-    incrs: ROUND_TIMES,
+    incrs: ROUND,
     values: (_chart, ticks) => {
       const label = tickLabel((ticks[1] ?? 1) - (ticks[0] ?? 0), ticks.at(-1) ?? 0);
       return ticks.map((tick) => (tick === 0 ? "0" : label(tick)));
     },
   };
 }
-
-// Distances of ticks in ns, from 1 ns to more than a day.
-const ROUND_TIMES = Array.from({ length: 15 }, (_, power) => power).flatMap((power) =>
-  [1, 2, 5].map((size) => size * 10 ** power),
-);
-// Distances of ticks that are round in KiB, MiB and so on.
-const ROUND_SIZES = [0, 10, 20, 30, 40].flatMap((power) =>
-  [1, 2, 5, 10, 20, 50, 100, 200, 256, 512].map((size) => size * 2 ** power),
-);
 
 /** All bands share one axis, in the unit of the first. */
 function valueAxis(scene: SeriesScene): uPlot.Axis {
@@ -209,7 +200,7 @@ function valueAxis(scene: SeriesScene): uPlot.Axis {
     ...axisBase(scene),
     size: AXIS_PX * scene.scale,
     space: 44 * scene.scale,
-    ...(unit === "bytes" ? { incrs: ROUND_SIZES } : {}),
+    ...(unit === "bytes" ? { incrs: (_chart, _axis, _low, high) => roundSteps(unit, high) } : {}),
     // The unit stands once, at the top.
     values: (_chart, ticks) => {
       const { suffix, texts } = axisNumbers(unit, ticks);

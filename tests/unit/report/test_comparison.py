@@ -601,6 +601,8 @@ def test_two_lines_that_differ_are_named_and_cannot_end_the_code_that_they_stand
     assert change("a\nb", "a\n\nb") == "added line 2"
     assert change("a", f"a\n`\u202e{'b' * 80}") == f"added line 2 `'\\u202e{'b' * 57}…`"
     assert change("a", "a\nb\nc\nd") == "3 lines added"
+    assert change("%%torchprof -o before\na", "%%torchprof -o after\na") == ""
+    assert change("%%torchprof\na", "%%torchprof -o after\na\nb") == "added line 3 `b`"
 
 
 def test_the_cause_stands_alone_and_how_sure_it_is_tells_that_it_is_of_other_steps_than_the_title() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ import polars as pl
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, strictly_counted
 from torchprof_magic.facts.device.idle_pieces import CAUSE_TITLES
 from torchprof_magic.facts.host.phases import PHASES, with_one_wait
+from torchprof_magic.facts.shared import once_per_trace
 from torchprof_magic.facts.source.fused_titles import with_fused_names
 from torchprof_magic.facts.source.methods import FORWARD_OF
 from torchprof_magic.model.meta import source_lines
@@ -111,9 +113,15 @@ def changed_modules(runs: Runs) -> pl.DataFrame:
 def changed_lines(runs: Runs) -> pl.DataFrame:
     """Return one row per line: those of two cells by the differences of their texts, others by file, text and order.
 
-    ``line`` is the number after, or before for a line that went.
+    ``line`` is the number after, or before for a line that went. Where only one run saw lines beyond those of its cell,
+    their times count at the lines of the cell that called them, as in the other.
     """
-    lines = [_lines(trace) for trace in (runs.before, runs.after)]
+    sees_more = [_sees_beyond_cell(trace) for trace in runs]
+    is_alike = sees_more[0] == sees_more[1]
+    lines = [
+        _lines(_of_cell_only(trace) if sees and not is_alike else trace)
+        for trace, sees in zip(runs, sees_more, strict=True)
+    ]
     keyed = [
         each.with_columns(place=pl.Series(place, dtype=pl.String))
         for each, place in zip(lines, _same_places(runs, lines), strict=True)
@@ -229,6 +237,27 @@ def _modules(trace: Trace) -> pl.DataFrame:
     return _per_step(trace, frame, "calls", host_ns, pl.col("self_device_ns")).select("path", "class_name", *_VALUES)
 
 
+def _sees_beyond_cell(trace: Trace) -> bool:
+    """Return whether lines of other files than the cell were watched, or stacks were recorded."""
+    lines = trace.sites.filter(pl.col("kind") == "line")
+    cell = trace.meta.cell.filename if trace.meta.cell else ""
+    return trace.meta.has_stacks or bool((lines["file"] != cell).any())
+
+
+@once_per_trace
+def _of_cell_only(trace: Trace) -> Trace:
+    """Return a recording as it were if only the lines of its cell had been watched."""
+    cell = trace.meta.cell.filename if trace.meta.cell else ""
+    is_other = (pl.col("kind") == "line") & (pl.col("file") != cell)
+    other = trace.sites.with_row_index("site").filter(is_other)["site"]
+    return replace(
+        trace,
+        scopes=trace.scopes.filter(~pl.col("site").is_in(other.implode())),
+        events=trace.events.with_columns(stack=pl.lit(None, trace.events.schema["stack"])),
+        meta=replace(trace.meta, has_stacks=False),
+    )
+
+
 def _lines(trace: Trace) -> pl.DataFrame:
     """Return the lines with the names of files that users know."""
     device_ns = pl.col("device_ns") + pl.col("backward_device_ns")
@@ -293,7 +322,8 @@ def code_change(runs: Runs) -> str:
     Two lines at most are named, with their texts as code: ``added line 9 `time.sleep(0.003)```. More are counted:
     ``1 line changed and 2 lines added``.
     """
-    diff = cell_diff(runs)
+    # Its magic is no code: what it asks for stands among the flags.
+    diff = cell_diff(runs).filter(~pl.col("source").str.starts_with("%%"))
     named = _named_lines(diff)
     if len(named) <= _MOST_NAMED:
         return enumerated(named)

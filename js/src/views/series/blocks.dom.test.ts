@@ -17,7 +17,13 @@ function group(title: string, mib: number): BlockGroup {
 function textOf(
   end: number,
   grown: readonly BlockGroup[],
-  { state = "ready" as Blocks["state"], steps = 3, most = 400, others = [50] } = {},
+  {
+    state = "ready" as Blocks["state"],
+    steps = 3,
+    most = 400,
+    others = [50],
+    leaks = [] as Blocks["leaks"],
+  } = {},
 ) {
   const blocks: Blocks = {
     state,
@@ -26,7 +32,7 @@ function textOf(
     time: 5,
     total: 400 * MIB,
     groups: [group("x", 250), group("y", 100), ...others.map((mib) => group("z", mib))],
-    leaks: [],
+    leaks,
     trend: [],
     rise: { start: 100 * MIB, most: most * MIB, end: end * MIB },
     grown,
@@ -38,53 +44,54 @@ function textOf(
   return (root.textContent ?? "").replaceAll("\u00a0", " ");
 }
 
-const PEAK = "At its peak cuda:0 holds 400 MiB: 250.0 MiB x, then 100.0 MiB y. ";
-const GROWN = "memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 200 MiB is new";
+const PEAK = "Holds the peak400 MiB on cuda:0: x 62.5 %, y 25 %Grows";
+const GROWN = "from 100 MiB to 300 MiB; 200 MiB is new";
 
 it("names the two that hold most of the peak, and says where all that grows is freed", () => {
-  expect(textOf(90, [])).toBe(
-    `${PEAK}Memory in use does not grow in 3 steps: it rises from 100 MiB to 400 MiB and falls back.`,
+  expect(textOf(90, [])).toBe(`${PEAK}Nothing in 3 steps: what goes beyond 100 MiB is freed again`);
+  expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Nothing in 3 steps`);
+});
+
+it("says what each step leaves behind also where the memory in use falls on the whole", () => {
+  const leak = { bytes: 512, steps: 3, where: "", op: "", keeper: "", keptAt: "", isCertain: true };
+  expect(textOf(90, [], { leaks: [leak, leak] })).toBe(
+    `${PEAK}Nothing in 3 steps, but each step leaves 1 KiB behind`,
   );
-  expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Memory in use does not grow in 3 steps.`);
 });
 
 it("names one more that holds as much as the last, to the digits of the list, and counts several", () => {
   const said = (...others: number[]) => textOf(90, [], { others });
   // 100.0 MiB: 99.96 is written like it, 99.94 is not.
-  expect(said(99.96, 99.94)).toContain(
-    "then 100.0 MiB y, then 100.0 MiB z. Memory in use does not grow",
-  );
-  expect(said(100, 100, 20)).toContain(
-    "then 100.0 MiB y and 2 others with as much. Memory in use does not grow",
-  );
+  expect(said(99.96, 99.94)).toContain("x 62.5 %, y 25 %, z 25 %Grows");
+  expect(said(100, 100, 20)).toContain("x 62.5 %, y 25 % and 2 others with as muchGrows");
 });
 
 it("names what grows only where that is more than half of what is new", () => {
   expect(textOf(300, [group("a", 120), group("b", 80)])).toBe(
-    `${PEAK}In 3 steps, ${GROWN}, mostly in a.`,
+    `${PEAK}By 200 MiB in 3 steps, ${GROWN}, mostly in a`,
   );
   expect(textOf(300, [group("a", 80), group("b", 70), group("c", 50)], { steps: 1 })).toBe(
-    `${PEAK}In the recording, ${GROWN}, mostly in a and b.`,
+    `${PEAK}By 200 MiB in the recording, ${GROWN}, mostly in a and b`,
   );
   const four = ["a", "b", "c", "d"].map((title) => group(title, 50));
-  expect(textOf(300, four, { steps: 1 })).toBe(`${PEAK}In the recording, ${GROWN}.`);
+  expect(textOf(300, four, { steps: 1 })).toBe(`${PEAK}By 200 MiB in the recording, ${GROWN}`);
 });
 
 it("tells what stays where more than half of what grows is freed", () => {
   expect(textOf(150, [group("a", 50)])).toBe(
-    `${PEAK}In 3 steps, memory in use grows by 50 MiB, from 100 MiB to 150 MiB; 50 MiB is new, mostly in a.`,
+    `${PEAK}By 50 MiB in 3 steps, from 100 MiB to 150 MiB; 50 MiB is new, mostly in a`,
   );
 });
 
 it("says how much is new where that is more than the growth, and what most of it is", () => {
   // 290 MiB are new, and 90 MiB from the start are gone.
   expect(textOf(300, [group("a", 290)])).toBe(
-    `${PEAK}In 3 steps, memory in use grows by 200 MiB, from 100 MiB to 300 MiB; 290 MiB is new, mostly in a.`,
+    `${PEAK}By 200 MiB in 3 steps, from 100 MiB to 300 MiB; 290 MiB is new, mostly in a`,
   );
 });
 
 it("says first that holders are not known, and what brings them", () => {
   expect(textOf(90, [], { state: "none" })).toMatch(
-    /^Who holds the memory of cuda:0 at its peak 400 MiB is not known: .* --memory\. Memory in use does not grow in 3 steps: .* falls back\.$/,
+    /^Holds the peakNot known: the allocations of cuda:0 \(peak 400 MiB\) have no addresses\. Record with --memory\.GrowsNothing in 3 steps: .* freed again$/,
   );
 });

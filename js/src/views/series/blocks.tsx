@@ -4,14 +4,14 @@ import { cssColor, parseColor, textOn } from "../../base/color";
 import {
   columnFormat,
   formatBytes,
-  formatCount,
   formatNs,
+  formatValue,
   plural,
   unbroken,
 } from "../../base/format";
 import { CODE_CHAR_PX, shortenAll, shortenName } from "../../base/names";
 import { categoryColor, type Theme } from "../../base/palette";
-import { type BlockGroup, categoryTitle } from "../../layout/alive";
+import { BEFORE, type BlockGroup, categoryTitle } from "../../layout/alive";
 import { type Tile, tilesOf } from "../../layout/treemap";
 import { select } from "../../state/store";
 import type { MarkHeader, SeriesHeader } from "../../wire/header";
@@ -50,70 +50,97 @@ interface BlocksProps {
   readonly blocks: Blocks;
 }
 
-// Who holds most, in the sentence above the curve.
+// Who holds most, above the curve.
 const MOST_HOLDERS = 2;
 const HOLDER_CHARS = 40;
-/** Who holds most of what is in use at the listed moment, and how it grows, as a sentence. */
+/** Who holds most of what is in use at the listed moment, and how it grows. */
 export function Holders({
   report,
   lane,
   marks,
-  blocks: { state, listed, total, groups, rise, grown },
+  blocks,
 }: {
   readonly report: ReportContext;
   readonly lane: string;
   readonly marks: readonly MarkHeader[];
   readonly blocks: Blocks;
 }) {
-  const { steps } = report.source.header;
-  const rising = rise !== null && <Rising {...{ rise, grown, steps }} />;
-  if (state === "none") {
-    return (
-      <p class="tp-answer">
-        Who holds the memory of {lane} at its{" "}
-        <strong>{unbroken(marks.find(({ kind }) => kind === "peak")?.label ?? "peak")}</strong> is
-        not known: allocations have no addresses. Record again with --memory. {rising}
-      </p>
-    );
-  }
-  if (listed === "grown") return rising && <p class="tp-answer">{rising}</p>;
-  if (state !== "ready" || groups.length === 0) return null;
+  const { state, listed, groups, rise } = blocks;
+  const isKnown = state === "ready" && groups.length > 0;
+  if (!isKnown && state !== "none") return null;
+  const peak = marks.find(({ kind }) => kind === "peak")?.label ?? "peak";
+  return (
+    <div class="tp-answer tp-answers">
+      {listed !== "grown" && (
+        <>
+          <span>{listed === "peak" ? "Holds the peak" : "Holds most"}</span>
+          <span>
+            {isKnown ? (
+              <Most {...{ report, lane, blocks }} />
+            ) : (
+              `Not known: the allocations of ${lane} (${unbroken(peak)}) have no addresses. Record with --memory.`
+            )}
+          </span>
+        </>
+      )}
+      {rise !== null && (
+        <>
+          <span>Grows</span>
+          <span>
+            <Rising rise={rise} blocks={blocks} steps={report.source.header.steps} />
+          </span>
+        </>
+      )}
+    </div>
+  );
+}
+
+/** "1.95 GiB on cuda:0: 48 % x, 21 % y". */
+function Most({
+  report,
+  lane,
+  blocks: { total, groups },
+}: Pick<BlocksProps, "report" | "blocks"> & { readonly lane: string }) {
   // As in the list.
-  const { format, suffix } = columnFormat("bytes", groups[0]?.bytes ?? 0);
+  const { format } = columnFormat("bytes", groups[0]?.bytes ?? 0);
   const least = format((groups[MOST_HOLDERS - 1] ?? groups[0])?.bytes ?? 0);
   const equals = groups.slice(MOST_HOLDERS).filter(({ bytes }) => format(bytes) === least).length;
   const holders = groups.slice(0, MOST_HOLDERS + Number(equals === 1));
   return (
-    <p class="tp-answer">
-      {listed === "peak" ? "At its peak" : "At the cursor"} {lane} holds{" "}
-      <strong>{formatBytes(total)}</strong>:{" "}
+    <>
+      {unbroken(formatBytes(total))} on {lane}:{" "}
       {holders.map(({ category, title, bytes, place, op }, at) => (
-        <span key={at} title={[categoryTitle(category), title, place].join("\n")}>
-          {at > 0 && ", then "}
-          <strong>{unbroken(`${format(bytes)} ${suffix}`)}</strong>{" "}
+        <span key={at} title={place}>
+          {at > 0 && ", "}
           <Dot category={category} report={report} />
-          <Holder title={title} op={op} />
+          <strong>
+            <Holder title={title} op={op} />
+          </strong>
+          {` ${unbroken(formatValue(bytes / total, "ratio"))}`}
         </span>
       ))}
-      {equals > 1 && ` and ${equals} others with as much`}. {rising}
-    </p>
+      {equals > 1 && ` and ${equals} others with as much`}
+    </>
   );
 }
 
-/** From what to what the memory grows, how much of that is new, and who holds most of it. */
+/** How much the memory grows, from what to what, how much of that is new, and who holds most of it. */
 function Rising({
   rise: { start, most, end },
-  grown,
+  blocks: { grown, leaks },
   steps,
-}: Pick<Blocks, "grown"> & { readonly rise: Rise; readonly steps: number }) {
-  const span = steps > 1 ? plural(steps, "step") : "the recording";
+}: Pick<BlocksProps, "blocks"> & { readonly rise: Rise; readonly steps: number }) {
+  const span = steps > 1 ? `in ${plural(steps, "step")}` : "in the recording";
   const sizeOf = (bytes: number) => unbroken(formatBytes(bytes));
   if (end <= start) {
-    const both = `: it rises from ${sizeOf(start)} to ${sizeOf(most)} and falls back`;
+    const left = sumOf(leaks);
+    const leaves = leaks[0]?.isCertain ? "leaves" : "may leave";
     return (
       <>
-        Memory in use does not grow in {span}
-        {most > start && both}.
+        <strong>Nothing</strong> {span}
+        {left > 0
+          ? `, but each step ${leaves} ${sizeOf(left)} behind`
+          : most > start && `: what goes beyond ${sizeOf(start)} is freed again`}
       </>
     );
   }
@@ -121,7 +148,7 @@ function Rising({
   const few = grown.slice(0, (grown[0]?.bytes ?? 0) > made / 2 ? 1 : MOST_HOLDERS);
   return (
     <>
-      In {span}, memory in use grows by {sizeOf(end - start)}, from {sizeOf(start)} to {sizeOf(end)}
+      By <strong>{sizeOf(end - start)}</strong> {span}, from {sizeOf(start)} to {sizeOf(end)}
       {made > 0 && `; ${sizeOf(made)} is new`}
       {sumOf(few) > made / 2 &&
         few.map((group, at) => (
@@ -130,13 +157,12 @@ function Rising({
             <Holder {...group} />
           </span>
         ))}
-      .
     </>
   );
 }
 
-function sumOf(groups: readonly BlockGroup[]): number {
-  return groups.reduce((sum, { bytes }) => sum + bytes, 0);
+function sumOf(all: readonly Pick<BlockGroup, "bytes">[]): number {
+  return all.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 function Dot({ category, report }: { readonly category: string; readonly report: ReportContext }) {
@@ -193,17 +219,15 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
   const shown = groups.slice(0, MOST_ROWS);
   const rest = groups.slice(MOST_ROWS);
   const { ref, width } = useWidth<HTMLTableCellElement>();
-  const ages = columnFormat(
-    "ns",
-    Math.max(0, ...shown.map(({ first }) => (time ?? 0) - first || 0)),
-  );
   const room = Math.floor((width - DOT_PX) / CODE_CHAR_PX);
   const titles = shortenAll(
     shown.map(({ title }) => title),
     room,
   );
   const places = shortenAll(
-    shown.map(({ place }) => place),
+    shown.map(({ place, count }) =>
+      count > 1 && place !== "" ? `${plural(count, "block")} · ${place}` : place,
+    ),
     room,
   );
   return (
@@ -214,8 +238,10 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
             <th scope="col" ref={ref}>
               Tensor, and who made it
             </th>
-            <th scope="col">{suffix}</th>
-            <th scope="col">{time === null ? "Blocks" : `Age ${ages.suffix}`}</th>
+            <th scope="col">
+              {suffix}
+              {time !== null && ", age"}
+            </th>
           </tr>
         </thead>
         <tbody>
@@ -226,7 +252,6 @@ function Rows({ report, blocks: { groups, time } }: Pick<BlocksProps, "report" |
               group={group}
               text={[titles[index] ?? "", places[index] ?? ""]}
               format={format}
-              age={ages.format}
               time={time}
             />
           ))}
@@ -247,12 +272,11 @@ interface RowProps {
   /** Its title and its place, cut to the room of the list. */
   readonly text: readonly [string, string];
   readonly format: (value: number) => string;
-  readonly age: (ns: number) => string;
   readonly time: number | null;
 }
 
-function Row({ report, group, text, format, age, time }: RowProps) {
-  const { title, place, op, category, count, bytes } = group;
+function Row({ report, group, text, format, time }: RowProps) {
+  const { title, place, op, category, bytes } = group;
   const [shownTitle, shownPlace] = text;
   const isSelected = op !== "" && report.store.selection.value?.name === op;
   const name = <bdi class="tp-code">{shownTitle}</bdi>;
@@ -273,30 +297,28 @@ function Row({ report, group, text, format, age, time }: RowProps) {
       </td>
       <td>
         {format(bytes)}
-        {count > 1 && place !== "" && <span class="tp-block-place">{plural(count, "block")}</span>}
+        {time !== null && (
+          <span class="tp-block-place" title={agesOf(group, time)}>
+            {title === BEFORE ? "" : ageOf(group, time)}
+          </span>
+        )}
       </td>
-      {time === null ? (
-        <td>{formatCount(count)}</td>
-      ) : (
-        <td title={agesOf(group, time)}>{ageOf(group, time, age)}</td>
-      )}
     </tr>
   );
 }
 
 /** The age of the oldest. */
-function ageOf({ first }: BlockGroup, time: number, format: (ns: number) => string): string {
+function ageOf({ first }: BlockGroup, time: number): string {
   if (Number.isNaN(first)) return "before";
-  return time <= first ? "new" : format(time - first);
+  return time <= first ? "new" : formatNs(time - first);
 }
 
-/** "12 ms", "0.21–3.04 s", or that it is older than the recording. */
-function agesOf({ first, last }: BlockGroup, time: number): string {
-  if (Number.isNaN(first)) return "before";
-  const old = time - first;
-  if (old <= 0) return "new";
-  const { format, suffix } = columnFormat("ns", old);
-  return last === first ? formatNs(old) : `${format(time - last)}–${format(old)} ${suffix}`;
+/** The ages of all, "0.21–3.04 s". */
+function agesOf(group: BlockGroup, time: number): string {
+  const { first, last } = group;
+  if (last === first || !(time > first)) return ageOf(group, time);
+  const { format, suffix } = columnFormat("ns", time - first);
+  return `${format(time - last)}–${format(time - first)} ${suffix}`;
 }
 
 /** What grows, and what the memory consists of as areas, below the curve. */
@@ -397,7 +419,7 @@ function Growth({ report, view, leaks }: GrowthProps) {
   const holders = groupingsOf(report, view.tab).find(({ name }) => name === "holders");
   if (worst === undefined) return null;
   const verb = worst.isCertain ? "leaves" : "may leave";
-  const all = leaks.reduce((sum, { bytes }) => sum + bytes, 0);
+  const all = sumOf(leaks);
   const others = leaks.length - 1;
   return (
     <p class="tp-growth">

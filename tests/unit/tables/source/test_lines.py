@@ -243,3 +243,26 @@ def test_a_function_named_forward_has_the_class_of_its_modules() -> None:
 def test_lines_of_two_runs_are_the_same_also_where_one_does_not_know_their_classes() -> None:
     found = changed_lines(Runs(forwards(), forwards("Block", "Norm")))
     assert found.select("line", "status").sort("line").rows() == [(5, "both"), (70, "both")]
+
+
+def test_lines_that_only_one_run_could_see_are_compared_at_the_lines_of_the_cell_that_called_them() -> None:
+    cell = CellSource(label="In [1]", filename="cell", source="\n".join(SOURCE))
+    before = watched(training(), (1, 0, 10), (2, 10, 35), (3, 45, 50), (1, 95, 5))
+    before = replace(before, meta=replace(before.meta, cell=cell))
+    # As before, but line 7 of another file was watched too. Line 2 calls it for 25 us, in which the op of the node runs.
+    site = {"kind": "line", "parent": -1, "name": "return self.layer(x)", "file": "/home/me/net.py", "line": 7}
+    scopes = pl.DataFrame([(4, 0, 11_000, 25_000, 0)], schema=SCOPES_SCHEMA, orient="row")
+    after = replace(
+        before,
+        sites=pl.concat([before.sites, pl.DataFrame([site], schema=SITES_SCHEMA)]),
+        scopes=pl.concat([before.scopes, scopes]).sort("start_ns", -pl.col("dur_ns")),
+    )
+    assert by_line(after, "cpu_ns")[7] == (55_000,)
+
+    for runs in (Runs(before, after), Runs(after, before)):
+        assert changed_lines(runs).select("line", "status", "before_ns", "after_ns").sort("line").rows() == [
+            (1, "both", 15_000, 15_000),
+            (2, "both", 65_000, 65_000),
+            (3, "both", 20_000, 20_000),
+        ]
+    assert 7 in changed_lines(Runs(after, after))["line"].to_list()
