@@ -249,7 +249,7 @@ def test_lines_that_only_one_run_could_see_are_compared_at_the_lines_of_the_cell
     cell = CellSource(label="In [1]", filename="cell", source="\n".join(SOURCE))
     before = watched(training(), (1, 0, 10), (2, 10, 35), (3, 45, 50), (1, 95, 5))
     before = replace(before, meta=replace(before.meta, cell=cell))
-    # As before, but line 7 of another file was watched too. Line 2 calls it for 25 us, in which the op of the node runs.
+    # As before, but line 7 of another file was watched too, which line 2 calls for 25 us with the op of the node.
     site = {"kind": "line", "parent": -1, "name": "return self.layer(x)", "file": "/home/me/net.py", "line": 7}
     scopes = pl.DataFrame([(4, 0, 11_000, 25_000, 0)], schema=SCOPES_SCHEMA, orient="row")
     after = replace(
