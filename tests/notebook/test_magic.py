@@ -273,7 +273,7 @@ def test_display_says_what_is_shown(kernel: Kernel, flags: str, widgets: int, st
         ("--activities gpu", "unknown gpu; choose from cpu, cuda"),
         ("--nonsense", "unrecognized arguments: --nonsense"),
         ("-o 1x", "-o needs a valid variable name"),
-        ("--step often", "choose one of auto, loop, optimizer, cell, manual or line:N"),
+        ("--step often", "choose one of auto, loop, optimizer, model, cell, manual or line:N"),
         ("--two-pass --repeat 2", "--repeat 2 and --two-pass cannot be combined"),
         ("--two-pass --no-shapes --no-memory --no-stack", "--two-pass has no details to record"),
         ("--step line:99", "no for or while loop begins on that line of the cell"),

@@ -47,6 +47,7 @@ from torchprof_magic.capture.parts import (
     INTERRUPTS,
     LENGTHS,
     LINES,
+    MODEL_CALLS,
     OBSERVER,
     OPTIMIZER,
     OPTIMIZER_WATCH,
@@ -77,6 +78,7 @@ from torchprof_magic.capture.torch_api.fx_names import NAMES
 from torchprof_magic.capture.torch_api.graph_notes import known_graph_notes
 from torchprof_magic.capture.torch_api.stderr_filter import StderrFilter
 from torchprof_magic.capture.watch.compiled_steps import Callers
+from torchprof_magic.capture.watch.model_calls import ModelCalls
 from torchprof_magic.capture.watch.program import ProgramWatch
 from torchprof_magic.capture.watch.tasks import OtherTasks
 from torchprof_magic.capture.watch.trainers import caller_in_cell
@@ -153,8 +155,10 @@ class CaptureSession:
     finished: it is on disk, but its report is not wanted. ``on_wait`` is called with the number of such interrupts.
     ``fallback`` is the first folder to try when the disk of the trace folder is full.
 
-    ``news`` tells how far it is. ``may_hand_over`` is false where the user has said what ends a step. ``on_leave`` ends
-    a run that is left without a stop. ``report`` is what was made of the recording, as long as it is there.
+    ``news`` tells how far it is. ``may_hand_over`` is false where the user has said what ends a step. ``by_model`` says
+    whether steps begin with the calls of a model where no optimizer ends them; None where that depends on what is seen.
+    ``on_leave`` ends a run that is left without a stop. ``report`` is what was made of the recording, as long as it is
+    there.
     """
 
     def __init__(
@@ -188,6 +192,7 @@ class CaptureSession:
         self._optimizer: weakref.ref[object] | None = None
         self._stepped_by: StepMaker | None = None
         self.may_hand_over = True
+        self.by_model: bool | None = False
         self.on_leave: Callable[[], object] | None = None
         self.report: weakref.ref[Any] | None = None
         self._tasks: OtherTasks | None = None
@@ -706,6 +711,8 @@ class CaptureSession:
             self._transit(partial(recorder.begin, done=done))
         if self._stepping.how == "optimizer":
             self.parts.set_up(OPTIMIZER, partial(compat.on_optimizer_step, self._optimizer_step), self._watches)
+            if self.by_model is not False:
+                self.parts.set_up(MODEL_CALLS, self._watch_models, self._watches)
         recorder.go_on()
 
     def _advance(self, is_complete: bool, ended_ns: int, fetched_ns: int | None, rests: bool) -> None:
@@ -917,8 +924,10 @@ class CaptureSession:
             self._note_compilations(recorder, perf_counter_ns())
             if not has_exception:
                 self._transit(recorder.complete_whole)
+        if self._stepping.how == "model" and not has_exception:
+            self._advance(True, perf_counter_ns(), None, False)  # noqa: FBT003 - the last one is complete
         # Code after the last call of an optimizer is not a step.
-        is_between = self._stepping.how == "optimizer" and recorder.step > 0 and not has_exception
+        is_between = self._stepping.how in ("optimizer", "model") and recorder.step > 0 and not has_exception
         self._transit(lambda _guard: recorder.finish(is_between=is_between))
 
     def _make_recording(self) -> Recording:
@@ -1004,10 +1013,37 @@ class CaptureSession:
         """
         if not self._is_here():
             return
+        if self._stepping.how == "model":
+            self._problems.note("capture.model_trained", model=self._stepping.code)
+            return
         if self.parts.ask(OPTIMIZER, self._is_first_optimizer, optimizer, default=False):
             self.parts.run(OPTIMIZER, self._note_trainer)
             self.step()
         self.let_interrupts_in()
+
+    def _watch_models(self) -> Callable[[], None]:
+        """Begin to look for calls of models that begin steps, and return what ends that."""
+        marks = self.program.modules
+        marks.calls = ModelCalls(
+            is_here=self._is_here,
+            begin_step=self._model_step,
+            may_train=compat.has_optimizer,
+            is_sure=self.by_model is True,
+            in_any_place=not self.may_hand_over,  # the user has said that each call is a step
+        )
+
+        def end() -> None:
+            marks.calls = None
+
+        return end
+
+    @protected
+    def _model_step(self, name: str) -> None:
+        """End a step where a call of a model begins the next one, unless an optimizer has made steps."""
+        if self._stepping.how == "optimizer" and self._optimizer is None:
+            self._stepping = Stepping(how="model", code=name)
+        if self._stepping.how == "model":
+            self.step()
 
     def _note_trainer(self) -> None:
         """Say, once, in which function of a trainer or another program the optimizer of the cell steps."""

@@ -216,6 +216,7 @@ class TorchProfMagics(Magics, FlagDefaults):
         if not flags["quiet"]:
             import_what_shows(self.shell, flags["display"])
         run.session.may_hand_over = flags["step"] in ("auto", "manual")
+        run.session.by_model = compiled.plan.by_model
         if compiled.flaw is not None:
             run.session.parts.fail(MARKED_LOOP, compiled.flaw)
         return _Cell(flags, compiled, run, bar, view)

@@ -142,7 +142,7 @@ class CellSource(_Bounded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepping(_Bounded):
-    """What ended each step: ``how`` is one of ``loop``, ``optimizer``, ``manual``, ``cell``."""
+    """What ended each step: ``how`` is one of ``loop``, ``optimizer``, ``model``, ``manual``, ``cell``."""
 
     how: str
     line: int | None = None

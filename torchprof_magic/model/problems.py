@@ -65,6 +65,13 @@ PROBLEMS: Final[dict[str, Kind]] = {
         "optimizer.",
         "A loop was recorded in which no optimizer stepped, and one stepped elsewhere in the cell.",
     ),
+    "capture.model_trained": Kind(
+        "warning",
+        "A step is a call of {model}, but then an optimizer stepped, too.",
+        "End a step with each call of optimizer.step() with --step optimizer, or choose a loop with --step line:N.",
+        "Where no loop of the cell makes steps, those of a program that only calls a model begin with its calls. This "
+        "one trains later.",
+    ),
     "capture.tiny_steps": Kind(
         "info",
         "A step lasts {length} without the profiler, which is less than recording one takes: recorded ops take longer "

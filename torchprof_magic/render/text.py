@@ -167,6 +167,8 @@ def _stepped_by(meta: Meta) -> str:
         return f", stepped by line {stepping.line}"
     if stepping.how == "optimizer":
         return f", one per call of optimizer.step(){f' in {stepping.code}()' if stepping.code else ''}"
+    if stepping.how == "model":
+        return f", one per call of {stepping.code}"
     return f", stepped by {stepping.code or 'step'}()" if stepping.how == "manual" else ""
 
 

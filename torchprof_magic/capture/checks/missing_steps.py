@@ -54,7 +54,7 @@ def note_ending(problems: ProblemLog, recorder: Recorder | None, stepping: Stepp
     elif is_auto and total is not None and recorder.step >= total:
         # The times are there. The report says what is known of the details.
         _note_lines(problems, recorder.two_pass, steps, is_cut=is_cut)
-    elif total is not None and recorder.phase != "done" and (is_cut or stepping.how != "optimizer"):
+    elif total is not None and recorder.phase != "done" and (is_cut or stepping.how not in ("optimizer", "model")):
         # An exception is shown above the report.
         code = "capture.partial" if is_cut or problems.has(*_REASONS) else "capture.too_few_steps"
         complete = sum(mark.is_complete for mark in steps)

@@ -267,6 +267,11 @@ def on_optimizer_step(callback: Callable[[object], None]) -> Callable[[], None]:
     return handle.remove
 
 
+def has_optimizer() -> bool:
+    """Return whether any optimizer is alive in this process. It looks at all objects, which takes some 50 ms."""
+    return any(issubclass(type(each), torch.optim.Optimizer) for each in gc.get_objects())
+
+
 def on_takeover(callback: Callable[[], None], *, is_ours: Callable[[], bool]) -> Callable[[], None]:
     """Call ``callback`` just before a profiler that is not ours prepares; return a function that undoes this.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.modules import module as torch_module
 
-from torchprof_magic.capture.parts import MODULES
+from torchprof_magic.capture.parts import MODEL_CALLS, MODULES
 from torchprof_magic.capture.torch_api import features
 from torchprof_magic.capture.torch_api.compiling import MODULE_HOOKS, hide_from_compiler
 from torchprof_magic.capture.torch_api.fx_names import is_marked_graph, without_wrappers, wrapped_in
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from torchprof_magic.capture.parts import Parts
     from torchprof_magic.capture.watch.memory_tags import MemoryTags
+    from torchprof_magic.capture.watch.model_calls import ModelCalls
 
 # What the two hooks of a call cost, measured by benchmarks/marks.py; and the share of a step from which on modules are
 # not watched unless that was asked for.
@@ -56,8 +57,8 @@ class ModuleMarks:
 
     No module is kept alive. Numbers are kept in threes: time, thread, and the number of the module, which is negative
     minus one for an end. ``asked`` is whether the user asked for modules; with None they are watched if they are few.
-    The variables of ``namespace`` name the models. ``tags`` are told of each outermost forward, whether modules are
-    watched or not.
+    The variables of ``namespace`` name the models. ``calls`` is told of each call, and ``tags`` of each outermost
+    forward, whether modules are watched or not.
     """
 
     def __init__(self, asked: bool | None, tags: MemoryTags | None = None, *, parts: Parts) -> None:
@@ -84,6 +85,7 @@ class ModuleMarks:
         # For the paths below a root, with the class of the module there: its path here, None if it is not always that.
         self._paths: dict[tuple[str, str], str | None] = {}
         self.namespace: Mapping[str, object] = {}
+        self.calls: ModelCalls | None = None
 
     def watch(self) -> Callable[[], None]:
         """Register the hooks, and return a function that removes them."""
@@ -139,6 +141,9 @@ class ModuleMarks:
     def _before(self, module: torch.nn.Module, _: object) -> None:
         if torch.compiler.is_compiling():
             return
+        calls = self.calls
+        if calls is not None and (name := self._parts.ask(MODEL_CALLS, calls.begin, module, default="")):
+            calls.begin_step(name)
         tags = self._tags
         if tags is not None and not tags.outermost and tags.is_on:
             tags.outermost = id(module)
@@ -178,6 +183,8 @@ class ModuleMarks:
                 tags.note_result(rest[-1])
             if self.is_on:
                 self._end_call(module, arguments, rest, caller)
+            if self.calls is not None:
+                self._parts.run(MODEL_CALLS, self.calls.end, module)
         except Exception as exc:  # noqa: BLE001 - the same
             self._fail(exc)
 

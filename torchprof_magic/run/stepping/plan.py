@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 OUR_MODULE = __name__.partition(".")[0]
-WAYS = ("auto", "loop", "optimizer", "cell", "manual")
+WAYS = ("auto", "loop", "optimizer", "model", "cell", "manual")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,6 +71,8 @@ class StepPlan:
 
     Attributes:
         how: ``loop``, ``optimizer``, ``cell`` or ``manual``.
+        by_model: Whether calls of a model begin the steps if no optimizer steps: the code shows that it trains nothing.
+            None if it does not show that.
         chosen: The loop that makes the steps, as far as is known.
         shown: Loops that are known to make steps by their code: the first one that runs does.
         candidates: Loops of which the first iterations decide, where none is known to.
@@ -86,6 +88,7 @@ class StepPlan:
     others: tuple[LoopOfCell, ...] = ()
     starts_late: bool = False
     is_checked: bool = False
+    by_model: bool | None = False
 
     @property
     def watched(self) -> tuple[LoopOfCell, ...]:
@@ -128,13 +131,14 @@ def plan_steps(
     that calls ``backward()``; else the one that calls a model; else one that runs ops of torch, or may. A loop that
     does nothing of that, or walks over the parts of a model, makes no steps.
 
-    ``wanted`` is the value of ``--step``: ``auto``, ``manual``, ``loop``, ``optimizer``, ``cell`` or ``line:N``.
+    ``wanted`` is the value of ``--step``: ``auto``, ``manual``, ``loop``, ``optimizer``, ``model``, ``cell`` or
+    ``line:N``.
     ``source_lines`` are the lines that ``tree`` was parsed from, from line 1.
     """
     if wanted not in WAYS and not wanted.startswith("line:"):
         raise OptionsError(f"--step {wanted}: choose one of {', '.join(WAYS)} or line:N")
-    if wanted in ("cell", "optimizer"):
-        return StepPlan(how=wanted)
+    if wanted in ("cell", "optimizer", "model"):
+        return StepPlan(how="cell" if wanted == "cell" else "optimizer", by_model=wanted == "model")
     reader = Reader(Names.of_cell(tree, namespace))
     loops = list(_loops(tree.body, (), reader, source_lines))
     if wanted.startswith("line:"):
@@ -147,8 +151,11 @@ def plan_steps(
     chosen = _of_loops(loops, takes_any=wanted == "loop")
     if chosen is not None:
         return chosen
-    has_calls = any(isinstance(node, ast.Call) for node in ast.walk(tree))
-    return StepPlan(how="optimizer" if has_calls else "cell")
+    if not any(isinstance(node, ast.Call) for node in ast.walk(tree)):
+        return StepPlan(how="cell")
+    signs = reader.signs_of(tree.body)
+    by_model = True if signs.model and not signs.unknown else None
+    return StepPlan(how="optimizer", by_model=False if signs.steps or signs.backward else by_model)
 
 
 def _of_loops(loops: Sequence[LoopOfCell], *, takes_any: bool) -> StepPlan | None:

@@ -103,6 +103,10 @@ class Reader:
         self._known: dict[tuple[int, str], Signs] = {}
         self._kept: list[object] = []  # so that no other object gets the number of one that was looked at
 
+    def signs_of(self, body: Sequence[ast.AST]) -> Signs:
+        """Return what a piece of code does, with all of its loops."""
+        return self._signs(body, self.names.values, 0)
+
     def signs_of_loop(self, loop: ast.For | ast.AsyncFor | ast.While) -> Signs:
         """Return what an iteration of a loop does: its body, and fetching its item.
 

@@ -10,6 +10,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 import torchprof_magic
 from torchprof_magic.capture import count_ahead
@@ -192,6 +193,27 @@ def test_values_of_the_namespace_are_examined_without_running_their_code() -> No
 )
 def test_a_cell_without_a_loop_has_other_steps(cell: str, how: str) -> None:
     assert plan(cell).how == how
+
+
+@pytest.mark.parametrize(
+    ("cell", "by_model"),
+    [
+        ("def f(data):\n  for x in data:\n    model(x)\nf(y)", True),
+        ("def f(data):\n  for x in data:\n    model(x).sum().backward()\nf(y)", False),
+        ("def f(data):\n  for x in data:\n    model(x)\n    optimizer.step()\nf(y)", False),
+        ("def f(data):\n  for x in data:\n    unknown.do(model(x))\nf(y)", None),
+        ("trainer.fit(model)", None),
+    ],
+)
+def test_calls_of_a_model_may_begin_the_steps_of_code_that_is_not_seen_to_train(
+    cell: str, *, by_model: bool | None
+) -> None:
+    assert plan(cell, model=torch.nn.Linear(2, 2)).by_model is by_model
+
+
+@pytest.mark.parametrize(("wanted", "by_model"), [("optimizer", False), ("model", True), ("cell", False)])
+def test_they_do_if_that_is_asked_for(wanted: str, *, by_model: bool) -> None:
+    assert plan("trainer.fit(model)", wanted).by_model is by_model
 
 
 def test_module_in_the_namespace_makes_the_stepping_manual() -> None:
