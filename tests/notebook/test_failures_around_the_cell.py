@@ -299,7 +299,7 @@ import mmap
 ballast, full = [], b"x" * 8_000_000
 for i in range(40):
     work()
-    ballast.append(mmap.mmap(-1, len(full)))
+    ballast.append(mmap.mmap(-1, len(full), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
     ballast[-1].write(full)
 """
 
