@@ -35,7 +35,9 @@ def change_title(change: RunChange) -> str:
         way = "slower" if change.ratio > 1 else "faster"
         return f"{format_ratio(abs(change.ratio - 1))} {way}, which may be chance"
     if change.basis == "work":
-        return f"{_more(change)} per step, {change.certainty}"
+        went_that_way = {"slower": change.after_ns > change.before_ns, "faster": change.after_ns < change.before_ns}
+        but = "" if went_that_way[change.kind] else f", but not {change.kind}"
+        return f"{_more(change)} per step, {change.certainty}{but}"
     by = f" by {_more(change).lower()}" if change.basis == "waits" else ""
     return f"{format_ratio(abs(change.ratio - 1))} {change.kind}{by}, {change.certainty}"
 

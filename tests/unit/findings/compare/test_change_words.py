@@ -51,8 +51,9 @@ def test_a_change_of_the_work_does_not_seem_to_be_that_of_the_steps() -> None:
     # The machine became faster meanwhile, and the program slower.
     work = WorkChange(difference=0.0125, error=0.001, p=0.001, name="aten::mul", calls_before=1, calls_after=3)
     by_work = replace(BY_STEPS, basis="work", work=work, ratio=1.0125, interval=(1.01, 1.015), after_ns=4e6)
-    assert change_title(by_work) == "More work per step, sure"
-    assert change_line(by_work) == "▲ More work per step, sure: step 8 ms → 4 ms (−50 %)"
+    assert change_title(by_work) == "More work per step, sure, but not slower"
+    assert change_title(replace(by_work, after_ns=9e6)) == "More work per step, sure"
+    assert change_line(by_work) == "▲ More work per step, sure, but not slower: step 8 ms → 4 ms (−50 %)"
     assert change_title(replace(by_work, kind="faster", ratio=0.9)) == "Less work per step, sure"
     assert change_numbers(by_work) == "8 ms → 4 ms per step (−50 %), 98 % interval of the work alone +1 % to +1.50 %"
     evidence = change_evidence(by_work)
