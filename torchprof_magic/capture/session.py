@@ -1017,6 +1017,7 @@ class CaptureSession:
             self._problems.note("capture.model_trained", model=self._stepping.code)
             return
         if self.parts.ask(OPTIMIZER, self._is_first_optimizer, optimizer, default=False):
+            self.program.modules.calls = None
             self.parts.run(OPTIMIZER, self._note_trainer)
             self.step()
         self.let_interrupts_in()
