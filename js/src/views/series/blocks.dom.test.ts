@@ -45,10 +45,10 @@ function textOf(
 }
 
 const PEAK = "Holds the peak400 MiB on cuda:0: x 62.5 %, y 25 %Grows";
-const GROWN = "from 100 MiB to 300 MiB; 200 MiB is new";
+const GROWN = "from 100 MiB to 300 MiB: 200 MiB more";
 
 it("names the two that hold most of the peak, and says where all that grows is freed", () => {
-  expect(textOf(90, [])).toBe(`${PEAK}Nothing in 3 steps: what goes beyond 100 MiB is freed again`);
+  expect(textOf(90, [])).toBe(`${PEAK}Nothing in 3 steps: all beyond 100 MiB is freed later`);
   expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Nothing in 3 steps`);
 });
 
@@ -71,27 +71,27 @@ it("names what grows only where that is more than half of what is new", () => {
     `${PEAK}By 200 MiB in 3 steps, ${GROWN}, mostly in a`,
   );
   expect(textOf(300, [group("a", 80), group("b", 70), group("c", 50)], { steps: 1 })).toBe(
-    `${PEAK}By 200 MiB in the recording, ${GROWN}, mostly in a and b`,
+    `${PEAK}By 200 MiB, ${GROWN}, mostly in a and b`,
   );
   const four = ["a", "b", "c", "d"].map((title) => group(title, 50));
-  expect(textOf(300, four, { steps: 1 })).toBe(`${PEAK}By 200 MiB in the recording, ${GROWN}`);
+  expect(textOf(300, four, { steps: 1 })).toBe(`${PEAK}By 200 MiB, ${GROWN}`);
 });
 
 it("tells what stays where more than half of what grows is freed", () => {
   expect(textOf(150, [group("a", 50)])).toBe(
-    `${PEAK}By 50 MiB in 3 steps, from 100 MiB to 150 MiB; 50 MiB is new, mostly in a`,
+    `${PEAK}By 50 MiB in 3 steps, from 100 MiB to 150 MiB: 50 MiB more, mostly in a`,
   );
 });
 
 it("says how much is new where that is more than the growth, and what most of it is", () => {
   // 290 MiB are new, and 90 MiB from the start are gone.
   expect(textOf(300, [group("a", 290)])).toBe(
-    `${PEAK}By 200 MiB in 3 steps, from 100 MiB to 300 MiB; 290 MiB is new, mostly in a`,
+    `${PEAK}By 200 MiB in 3 steps, from 100 MiB to 300 MiB: 290 MiB more, mostly in a, and 90 MiB less`,
   );
 });
 
 it("says first that holders are not known, and what brings them", () => {
   expect(textOf(90, [], { state: "none" })).toMatch(
-    /^Holds the peakNot known: the allocations of cuda:0 \(peak 400 MiB\) have no addresses\. Record with --memory\.GrowsNothing in 3 steps: .* freed again$/,
+    /^Holds the peakNot known: allocations of cuda:0 \(peak 400 MiB\) have no addresses\. Record with --memory\.GrowsNothing in 3 steps: .* freed later$/,
   );
 });

@@ -53,6 +53,8 @@ interface BlocksProps {
 // Who holds most, above the curve.
 const MOST_HOLDERS = 2;
 const HOLDER_CHARS = 40;
+// What is gone is told where it is more than this share of what is new.
+const LEAST_GONE = 0.01;
 /** Who holds most of what is in use at the listed moment, and how it grows. */
 export function Holders({
   report,
@@ -78,7 +80,7 @@ export function Holders({
             {isKnown ? (
               <Most {...{ report, lane, blocks }} />
             ) : (
-              `Not known: the allocations of ${lane} (${unbroken(peak)}) have no addresses. Record with --memory.`
+              `Not known: allocations of ${lane} (${unbroken(peak)}) have no addresses. Record with --memory.`
             )}
           </span>
         </>
@@ -130,26 +132,29 @@ function Rising({
   blocks: { grown, leaks },
   steps,
 }: Pick<BlocksProps, "blocks"> & { readonly rise: Rise; readonly steps: number }) {
-  const span = steps > 1 ? `in ${plural(steps, "step")}` : "in the recording";
+  const span = steps > 1 && ` in ${plural(steps, "step")}`;
   const sizeOf = (bytes: number) => unbroken(formatBytes(bytes));
   if (end <= start) {
     const left = sumOf(leaks);
     const leaves = leaks[0]?.isCertain ? "leaves" : "may leave";
     return (
       <>
-        <strong>Nothing</strong> {span}
+        <strong>Nothing</strong>
+        {span}
         {left > 0
           ? `, but each step ${leaves} ${sizeOf(left)} behind`
-          : most > start && `: what goes beyond ${sizeOf(start)} is freed again`}
+          : most > start && `: all beyond ${sizeOf(start)} is freed later`}
       </>
     );
   }
   const made = sumOf(grown);
+  const gone = made - end + start;
   const few = grown.slice(0, (grown[0]?.bytes ?? 0) > made / 2 ? 1 : MOST_HOLDERS);
   return (
     <>
-      By <strong>{sizeOf(end - start)}</strong> {span}, from {sizeOf(start)} to {sizeOf(end)}
-      {made > 0 && `; ${sizeOf(made)} is new`}
+      By <strong>{sizeOf(end - start)}</strong>
+      {span}, from {sizeOf(start)} to {sizeOf(end)}
+      {made > 0 && `: ${sizeOf(made)} more`}
       {sumOf(few) > made / 2 &&
         few.map((group, at) => (
           <span key={at}>
@@ -157,6 +162,7 @@ function Rising({
             <Holder {...group} />
           </span>
         ))}
+      {gone > LEAST_GONE * made && `, and ${sizeOf(gone)} less`}
     </>
   );
 }

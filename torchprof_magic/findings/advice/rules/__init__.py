@@ -126,7 +126,7 @@ RULES = (
     Rule(
         "small_kernels",
         small_kernels,
-        "At least 50 kernels per step, a quarter of them of less than 10 µs. What the host does while the queue is "
+        "At least 50 kernels per step, a quarter of them shorter than 10 µs. What the host does while the queue is "
         "empty and the device waits for the launch of the next one is gone.",
         _DEVICE,
     ),

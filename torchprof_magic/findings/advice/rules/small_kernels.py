@@ -48,7 +48,7 @@ def small_kernels(trace: Trace) -> Advice | None:
         title="Launch the kernels as a CUDA graph",
         fix='`torch.compile(model, mode="reduce-overhead")`, or a CUDA graph',
         evidence=f"{format_count(kernels_per_step(trace))} kernels {each(trace)} are launched one by one, "
-        f"{format_ratio(short)} of them of less than 10 µs. For {format_ns(idle_ns)} the queue is empty, and the "
+        f"{format_ratio(short)} of them shorter than 10 µs. For {format_ns(idle_ns)} the queue is empty, and the "
         "device waits until the host has launched the next one. A graph launches all of them in one call.",
         file=at.file,
         line=at.line,
