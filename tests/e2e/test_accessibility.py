@@ -324,7 +324,7 @@ def test_a_chart_is_walked_heard_and_gives_a_range(keys: Keys) -> None:
     keys.press("Home", "ArrowRight")
     # The allocation ends 9.5 ms after the first event.
     expect(plot).to_have_attribute("data-tp-point", "1")
-    assert keys.aloud() == "at 9.50 ms, Allocated 977 KiB, Unknown 977 KiB"
+    assert keys.aloud() == "at 9.50 ms, Allocated 977 KiB, Other or from before 977 KiB"
     expect(keys.report.locator(".tp-item-facts")).to_contain_text("at 9.50 ms")
     keys.press("Shift+ArrowRight", "Shift+ArrowRight")
     expect(keys.report.locator(".tp-range-bar")).to_contain_text("Range of 10 ms")

@@ -58,7 +58,7 @@ CATEGORY_TEXT = {
 CATEGORY_BANDS = tuple(
     Column(
         name=f"{name}_bytes",
-        title="Other, or from before" if name == "unknown" else name.replace("_", " ").capitalize(),
+        title="Other or from before" if name == "unknown" else name.replace("_", " ").capitalize(),
         unit="bytes",
         definition=CATEGORY_TEXT[name],
     )
