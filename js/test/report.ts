@@ -98,7 +98,7 @@ export function hostOf(more: Partial<ReportHeader> = {}): FakeHost {
       more: [],
       code: null,
       doubts: [],
-      to_record: "",
+      without_advice: "No advice.",
     },
     views: packed.views,
     missing: [],

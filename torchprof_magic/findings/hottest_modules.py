@@ -47,7 +47,7 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE, table: Table | None =
     modules = modules.sort(own, "path", descending=[True, False])
     if modules.height == 0 or not modules[own][0]:
         return ""
-    most = f"takes most self {'device' if on_device else 'CPU'} time:"
+    most = f"takes the most self {'device' if on_device else 'CPU'} time:"
     classes = modules.group_by("class_name").agg(pl.col(own).sum(), pl.len().alias("modules"))
     of_class = classes.sort(own, "class_name", descending=[True, False]).row(0, named=True)
     first = modules.row(0, named=True)

@@ -63,7 +63,7 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
         return ""
     first = rows.row(0, named=True)
     named = _name_in(trace, every)
-    most, op = f"takes most {_called(column)}", (_at_its_place(named) if _has_functions(table) else named)(first)
+    most, op = f"takes the most {_called(column)}", (_at_its_place(named) if _has_functions(table) else named)(first)
     above = every.row(0, named=True) if _is_first_no_row(every) else None
     on_device = _ops_on_device(table)
     why = "The host limits this run: " if on_device.height else ""
@@ -92,7 +92,7 @@ def _also_on_device(trace: Trace, rows: pl.DataFrame, first: Mapping[str, Any], 
     most = rows.row(0, named=True)
     if most["id" if "id" in most else "name"] == first["id" if "id" in first else "name"]:
         return f", and most on the device, {times.of(most)}"
-    return f". On the device, {_name_in(trace, rows)(most)} takes most, {times.of(most)}"
+    return f". On the device, {_name_in(trace, rows)(most)} takes the most, {times.of(most)}"
 
 
 class Times:
@@ -211,5 +211,5 @@ def _of_no_op(trace: Trace, table: Table, times: Times, called: str) -> str:
         return ""
     most = kernels.sort(times.name, descending=True).row(0, named=True)
     name = code_of(shown_title(trace, most["name"], is_kernel=True))
-    taken = f"The kernel {name} takes most {called}, {times.of(most)}{times.each}"
+    taken = f"The kernel {name} takes the most {called}, {times.of(most)}{times.each}"
     return f"{taken}; all of it was launched outside of the recorded ops."

@@ -1,4 +1,4 @@
-"""Which row of the work in a recording is furthest from its roof in time, in one sentence."""
+"""Which row of the work in a recording is furthest from its roof in time, and which is nearest to it, in words."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.time_range import WHOLE
 from torchprof_magic.findings.hottest_rows import Times, code_of
+from torchprof_magic.model.units import format_ns, format_ratio
 from torchprof_magic.tables.ops.rates import COMPUTE, MEMORY
+from torchprof_magic.tables.ops.roofline import roofline_table
 
 if TYPE_CHECKING:
     from torchprof_magic.facts.shared import OfPart
@@ -20,10 +23,13 @@ if TYPE_CHECKING:
 
 # What keeps work from being faster than its roof.
 _LIMITS = {MEMORY: "memory bandwidth", COMPUTE: "arithmetic"}
+# What takes less of the work says little of how near a run is to the limit, and what gains less of a step is no advice.
+_LEAST_WORK = 0.01
+_LEAST_GAIN = 0.02
 
 
 def below_roofs(build: OfPart[Table]) -> OfPart[Table]:
-    """Return a function that builds the same table, with a sentence on what could gain most."""
+    """Return a function that builds the same table, with a sentence on what could gain the most."""
 
     @wraps(build)
     def built(trace: Trace, part: TimeRange = WHOLE) -> Table:
@@ -33,25 +39,64 @@ def below_roofs(build: OfPart[Table]) -> OfPart[Table]:
     return built
 
 
+def without_advice(trace: Trace) -> str:
+    """Return what to change where no rule for advice applies: the work that could gain most, where that is much."""
+    part, chosen = counted_part(trace), counted_steps(trace)
+    known = _known(roofline_table(trace, part))
+    if known.height == 0 or not chosen.whole_ns:
+        return "No advice."
+    gain_ns = float(known["above_ns"].sum())
+    share = gain_ns / chosen.whole_ns
+    if share >= _LEAST_GAIN:
+        return _of_most(trace, known, part)
+    if not gain_ns:
+        return "No advice. All work of known size is at its limit."
+    each = " per step" if has_counted_steps(trace) else ""
+    most = f"{format_ns(gain_ns / chosen.steps)}{each} ({format_ratio(share)})"
+    return f"No advice. Faster kernels could save {most} at most, where the size of their work is known."
+
+
+def _known(table: Table) -> pl.DataFrame:
+    """Return the rows that have a roof, what could gain the most first."""
+    if table.points is None or not table.points.roofs:
+        return table.frame.clear()
+    known = table.frame.filter(pl.col("roof_ns").is_not_null() & (pl.col("worked_ns") > 0))
+    return known.sort("above_ns", descending=True)
+
+
 def _most_to_gain(trace: Trace, table: Table, part: TimeRange) -> str:
-    """Return which row loses most against its roof, of how much time, in three digits as all sentences."""
+    """Return which row loses most against its roof, and which of those with much work is nearest to it."""
     if table.frame.height == 0:
         return ""
     if table.points is None or not table.points.roofs:
         return _without_peak(trace)
-    known = table.frame.filter(pl.col("roof_ns").is_not_null() & (pl.col("worked_ns") > 0))
+    known = _known(table)
     if known.height == 0:
         return ""
-    most = known.sort("above_ns", descending=True).row(0, named=True)
-    if not most["above_ns"]:
-        return "Nothing can gain: all work of known size is at its roof."
+    if not known["above_ns"][0]:
+        return "Nothing can gain: all work of known size is at its limit."
+    return _of_most(trace, known, part) + _nearest(known)
+
+
+def _of_most(trace: Trace, known: pl.DataFrame, part: TimeRange) -> str:
+    """Return how much of its time the first row could gain, in three digits as all sentences."""
+    most = known.row(0, named=True)
     lost, worked = (Times(trace, name, part) for name in ("above_ns", "worked_ns"))
     number, unit = lost.of(most).split(" ")
     gain = number if worked.of(most).endswith(f" {unit}") else lost.of(most)
     return (
-        f"{code_of(most['name'])} could gain most: up to {gain} of {worked.of(most)}{worked.each}, limited by "
+        f"{code_of(most['name'])} could gain the most: up to {gain} of {worked.of(most)}{worked.each}, limited by "
         f"{_LIMITS[most['roof']]}."
     )
+
+
+def _nearest(known: pl.DataFrame) -> str:
+    """Return which other row is nearest to its roof, of those that take a part of the work; empty without one."""
+    large = known.filter(pl.col("worked_ns") >= _LEAST_WORK * pl.col("worked_ns").sum())
+    first = large.sort("roof_ratio", "worked_ns", descending=True).head(1)
+    if first.height == 0 or first["name"][0] == known["name"][0]:
+        return ""
+    return f" {code_of(first['name'][0])} is nearest to its limit, at {format_ratio(first['roof_ratio'][0])} of it."
 
 
 def _without_peak(trace: Trace) -> str:

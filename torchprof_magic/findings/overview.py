@@ -43,7 +43,7 @@ from torchprof_magic.tables.execution_trace import graph_tensors_table, has_grap
 from torchprof_magic.tables.memory.in_use import memory_series
 from torchprof_magic.tables.memory.starting_level import own_note, starting_note
 from torchprof_magic.tables.ops.kernels import kernels_table
-from torchprof_magic.tables.ops.op_groups import has_mostly_no_op, is_scope
+from torchprof_magic.tables.ops.op_groups import is_mostly_in_no_op, is_scope
 from torchprof_magic.tables.ops.op_table import NO_OP, ops_table
 from torchprof_magic.tables.ops.rates import has_roof, has_work
 from torchprof_magic.tables.ops.roofline import roof_titles
@@ -516,7 +516,7 @@ def _top_ops(trace: Trace, shown: _Shown) -> Section:
     on_device = is_decided_on_device(trace)
     by, where = ("self_device_ns", "device") if on_device else ("self_cpu_ns", "host")
     every = ops_table(trace, shown.part).frame
-    if on_device and has_mostly_no_op(every):
+    if on_device and is_mostly_in_no_op(every):
         return _top_kernels(trace, shown)
     rows = every.filter(pl.col(by) > 0, ~is_scope())
     rows = rows.sort(by, descending=True, nulls_last=True, maintain_order=True).head(TOP_ROWS)

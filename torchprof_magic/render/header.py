@@ -159,8 +159,8 @@ class CodeHeader(msgspec.Struct, frozen=True, kw_only=True):
 class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
     """What limits the speed, the line to look at if one is known, and what speaks against it, the gravest first.
 
-    ``text`` is the sentence that says so, and ``more`` what follows it. ``to_record`` says what to record
-    instead, where the limit is what is done only once.
+    ``text`` is the sentence that says so, and ``more`` what follows it. ``without_advice`` stands where
+    no rule for advice applies: what to record instead, where the limit is what is done once, or what could gain.
     """
 
     title: str
@@ -168,7 +168,7 @@ class VerdictHeader(msgspec.Struct, frozen=True, kw_only=True):
     more: tuple[SpanHeader, ...]
     code: CodeHeader | None
     doubts: tuple[str, ...]
-    to_record: str
+    without_advice: str
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):

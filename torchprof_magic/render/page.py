@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
 from torchprof_magic.facts.source.fused_titles import shown_titles
 from torchprof_magic.facts.source.shown_files import spot_of
+from torchprof_magic.findings.nearest_roof import without_advice
 from torchprof_magic.findings.verdict.diagnosis import all_problems
 from torchprof_magic.findings.verdict.doubts import what_to_record
 from torchprof_magic.findings.verdict.words import first_sentence, with_place
@@ -220,13 +221,15 @@ def _verdict(trace: Trace, verdict: Verdict) -> VerdictHeader:
     code = verdict_line(trace, verdict)
     said, more = first_sentence(with_place(verdict.text, () if code else verdict.where))
     to_record = what_to_record(verdict.doubts)
+    # What is done once is no work to make faster.
+    instead = to_record or without_advice(trace)
     return VerdictHeader(
         title=verdict.title,
         text=tuple(SpanHeader(text=span.short, style=span.style) for span in said),
         more=tuple(SpanHeader(text=span.short, style=span.style) for span in more),
         code=code,
         doubts=tuple(doubt for doubt in verdict.doubts if doubt != to_record),
-        to_record=to_record,
+        without_advice=instead,
     )
 
 

@@ -52,7 +52,7 @@ def build_ranks_page(
             more=tuple(SpanHeader(text=span.text, style=span.style) for span in more),
             code=None,
             doubts=tuple(verdict.doubts),
-            to_record="",
+            without_advice="",
         ),
         views=tuple(view_header(view, shapes[view.name], packed.places.get(view.name, (0, 0))) for view in ready),
         exports=(export_header(HTML, run_id),),

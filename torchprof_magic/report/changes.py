@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 # A row explains a change of the steps from this share of the largest one on.
 LEAST_EXPLAINING = 0.05
+_EXPLAINING_FIRST = "First what explains the change, then the rest, each with the largest change on top."
 
 
 @with_tables(TABLES)
@@ -269,12 +270,16 @@ class Changes(HasTables[Runs]):
 
 
 def explaining_first(shape: Shape, way: int) -> Shape:
-    """Return a table of changes, those first that go the way of the steps, 1 for longer, and are not small."""
+    """Return a table of changes, those first that go the way of the steps, 1 for longer, and are not small.
+
+    It says so where that is not the order of their sizes alone.
+    """
     if not isinstance(shape, Table) or not (shape.sort_by or "").endswith("delta_ns") or not way:
         return shape
     change = pl.col(str(shape.sort_by))
     explains = change * way >= (LEAST_EXPLAINING * change.abs().max()).clip(1)
-    return replace(shape, frame=shape.frame.sort(explains, descending=True, maintain_order=True))
+    frame = shape.frame.sort(explains, descending=True, maintain_order=True)
+    return replace(shape, frame=frame, answer="" if frame.equals(shape.frame) else _EXPLAINING_FIRST)
 
 
 def _based(shape: Shape, bases: Mapping[str, str]) -> Shape:

@@ -52,8 +52,9 @@ export type CodeHeader = Checked<typeof codeHeader>;
  * What limits the speed, the line to look at if one is known, and what speaks against it, the
  * gravest first.
  *
- * `text` is the sentence that says so, and `more` what follows it. `to_record` says what to record
- * instead, where the limit is what is done only once.
+ * `text` is the sentence that says so, and `more` what follows it. `without_advice` stands where
+ * no rule for advice applies: what to record instead, where the limit is what is done once, or
+ * what could gain.
  */
 export const verdictHeader = record({
   title: text,
@@ -61,7 +62,7 @@ export const verdictHeader = record({
   more: listOf(spanHeader),
   code: orNull(codeHeader),
   doubts: listOf(text),
-  to_record: text,
+  without_advice: text,
 });
 export type VerdictHeader = Checked<typeof verdictHeader>;
 

@@ -34,9 +34,9 @@ def two_layers(kernel_us: float) -> Trace:
 
 def test_a_module_is_named_that_takes_more_than_half_of_its_class() -> None:
     # b takes 35 of the 60 us of both, and Net has 80 - 60 = 20 us of its own.
-    answer = "`b` (`Linear`) takes most self CPU time: 35 µs per step."
+    answer = "`b` (`Linear`) takes the most self CPU time: 35 µs per step."
     assert hottest_classes(two_layers(5)) == answer
-    assert modules_shown(two_layers(5)).answer == "`b` (`Linear`) takes most self CPU time: 35.00 µs per step."
+    assert modules_shown(two_layers(5)).answer == "`b` (`Linear`) takes the most self CPU time: 35.00 µs per step."
 
 
 @pytest.mark.parametrize("net_us", [80, 105])
@@ -46,7 +46,8 @@ def test_a_class_is_named_whose_modules_share_its_time(net_us: int) -> None:
     trace = replace(trace, scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"))
     # The Net of 105 us has 45 us of its own, more than each of Linear and less than both.
     assert (
-        hottest_classes(trace) == "`Linear` takes most self CPU time: 60 µs per step, 30 µs in each of its 2 modules."
+        hottest_classes(trace)
+        == "`Linear` takes the most self CPU time: 60 µs per step, 30 µs in each of its 2 modules."
     )
 
 
@@ -54,10 +55,10 @@ def test_a_module_whose_path_says_its_class_and_the_model_itself_are_named_once(
     trace = two_layers(5)
     sites = [module("", "Net", -1), module("a", "Linear", 0), module("Net_0.Linear_1", "Linear", 0)]
     trace = replace(trace, sites=pl.DataFrame(sites, schema=SITES_SCHEMA))
-    assert hottest_classes(trace) == "`Net_0.Linear_1` takes most self CPU time: 35 µs per step."
+    assert hottest_classes(trace) == "`Net_0.Linear_1` takes the most self CPU time: 35 µs per step."
     scopes = [(0, 0, 5_000, 90_000, 0), (1, 0, 11_000, 10_000, 0)]
     trace = replace(trace, scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"))
-    assert hottest_classes(trace) == "`Net` takes most self CPU time: 80 µs per step."
+    assert hottest_classes(trace) == "`Net` takes the most self CPU time: 80 µs per step."
 
 
 def test_the_module_is_named_with_both_passes_where_it_has_both() -> None:
@@ -73,15 +74,15 @@ def test_the_module_is_named_with_both_passes_where_it_has_both() -> None:
         sites=pl.DataFrame(sites, schema=SITES_SCHEMA),
         scopes=pl.DataFrame(scopes, schema=SCOPES_SCHEMA, orient="row"),
     )
-    said = "`a` (`Linear`) takes most self CPU time: 47 µs per step (25 µs forward, 22 µs backward)."
+    said = "`a` (`Linear`) takes the most self CPU time: 47 µs per step (25 µs forward, 22 µs backward)."
     assert hottest_classes(trace) == said
     # As in the row.
-    said = "`a` (`Linear`) takes most self CPU time: 47.00 µs per step (25.00 µs forward, 22.00 µs backward)."
+    said = "`a` (`Linear`) takes the most self CPU time: 47.00 µs per step (25.00 µs forward, 22.00 µs backward)."
     assert modules_shown(trace).answer == said
 
 
 def test_classes_without_time_where_it_decides_are_not_named() -> None:
-    answer = "`a` (`Linear`) takes most self device time: 85 µs per step."
+    answer = "`a` (`Linear`) takes the most self device time: 85 µs per step."
     assert hottest_classes(two_layers(85)) == answer
 
 

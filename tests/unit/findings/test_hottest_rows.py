@@ -29,28 +29,28 @@ def answer(trace: Trace, view: str = "ops") -> str:
 
 
 def test_the_largest_is_named_with_its_time_per_step_as_the_table_has_it() -> None:
-    assert answer(make_trace(*STEPS, *OPS)) == "`aten::mm` takes most self CPU time, 35.00 µs per step."
+    assert answer(make_trace(*STEPS, *OPS)) == "`aten::mm` takes the most self CPU time, 35.00 µs per step."
 
 
 def test_without_steps_times_are_of_all_and_in_a_range_of_that() -> None:
     trace = make_trace(*OPS)
-    assert answer(trace) == "`aten::mm` takes most self CPU time, 70.00 µs."
+    assert answer(trace) == "`aten::mm` takes the most self CPU time, 70.00 µs."
     (ops,) = (view for view in VIEWS if view.name == "ops")
     assert ops.build is not None
     table = ops.build(trace, part=TimeRange(0, 60_000))
     assert isinstance(table, Table)
-    assert table.answer == "`aten::mm` takes most self CPU time, 30.00 µs in this range."
+    assert table.answer == "`aten::mm` takes the most self CPU time, 30.00 µs in this range."
 
 
 def test_a_scope_is_no_op_but_what_it_takes_itself_is_told() -> None:
     ops = span("aten::mm", 0, 30), span("aten::add", 40, 20)
     assert answer(make_trace(STEPS[0], annotation("train", 0, 100), *ops)) == (
-        "`train` takes most self CPU time, 50.00 µs per step, but is not an op. "
-        "Of the ops, `aten::mm` takes most self CPU time, 30.00 µs."
+        "`train` takes the most self CPU time, 50.00 µs per step, but is not an op. "
+        "Of the ops, `aten::mm` takes the most self CPU time, 30.00 µs."
     )
     # With 80 us in ops, its 10 us are less than those of the first.
     ops = span("aten::mm", 0, 50), span("aten::add", 50, 30)
-    said = "`aten::mm` takes most self CPU time, 50.00 µs per step."
+    said = "`aten::mm` takes the most self CPU time, 50.00 µs per step."
     assert answer(make_trace(STEPS[0], annotation("train", 0, 90), *ops)) == said
 
 
@@ -66,14 +66,14 @@ def test_a_scope_is_no_op_but_what_it_takes_itself_is_told() -> None:
 def test_the_name_of_a_scope_is_short(name: str, shown: str) -> None:
     ops = span("aten::stack", 0, 20), span("aten::mm", 60, 30), span("aten::add", 90, 10)
     said = answer(make_trace(STEPS[0], annotation(name, 0, 60), *ops))
-    assert said.startswith(f"`{shown}` takes most self CPU time, 40.00 µs per step, but is not an op. Of the ops, ")
+    assert said.startswith(f"`{shown}` takes the most self CPU time, 40.00 µs per step, but is not an op. Of the ops, ")
 
 
 def test_the_range_around_loading_is_a_scope_also_where_it_was_written_as_an_op() -> None:
     fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     ops = span(fetch, 0, 60), span("aten::stack", 0, 20), span("aten::mm", 60, 30), span("aten::add", 90, 10)
     assert answer(make_trace(STEPS[0], *ops)).startswith(
-        "`DataLoader` takes most self CPU time, 40.00 µs per step, but"
+        "`DataLoader` takes the most self CPU time, 40.00 µs per step, but"
     )
 
 
@@ -81,8 +81,8 @@ def test_the_op_with_most_work_of_a_device_is_named_too_where_the_host_decides()
     launches = launch(10, 1, correlation=1), launch(60, 1, correlation=2)
     ops = span("aten::mm", 0, 50), span("aten::conv2d", 55, 40), *launches
     conv = make_trace(STEPS[0], *ops, kernel("a", 12, 2, correlation=1), kernel("b", 62, 5, correlation=2))
-    said = "The host limits this run: `aten::mm` takes most self CPU time, 50.00 µs per step"
-    assert answer(conv) == f"{said}. On the device, `aten::conv2d` takes most, 5.000 µs."
+    said = "The host limits this run: `aten::mm` takes the most self CPU time, 50.00 µs per step"
+    assert answer(conv) == f"{said}. On the device, `aten::conv2d` takes the most, 5.000 µs."
     same = make_trace(STEPS[0], *ops, kernel("a", 12, 6, correlation=1), kernel("b", 62, 5, correlation=2))
     assert answer(same) == f"{said}, and most on the device, 6.000 µs."
 
@@ -92,8 +92,8 @@ def test_where_a_scope_takes_most_of_the_host_no_third_name_follows_its_op() -> 
     trace = make_trace(STEPS[0], annotation("train", 0, 100), *ops, kernel("a", 60, 2, correlation=1))
     # Without the call of 1 us.
     assert answer(trace) == (
-        "The host limits this run: `train` takes most self CPU time, 70.00 µs per step, but is not an op. "
-        "Of the ops, `aten::mm` takes most self CPU time, 30.00 µs."
+        "The host limits this run: `train` takes the most self CPU time, 70.00 µs per step, but is not an op. "
+        "Of the ops, `aten::mm` takes the most self CPU time, 30.00 µs."
     )
 
 
@@ -110,18 +110,18 @@ def by_kernels(op_us: int, early_us: int) -> Trace:
 
 def test_work_of_no_op_is_told_where_it_is_more_than_that_of_any() -> None:
     assert answer(by_kernels(40, 55)) == (
-        "55.00 µs of device work per step was launched outside of the recorded ops; of the ops `aten::mm` takes most "
-        "self device time, 40.00 µs."
+        "55.00 µs of device work per step was launched outside of the recorded ops; of the ops `aten::mm` takes the "
+        "most self device time, 40.00 µs."
     )
 
 
 def test_where_no_op_is_known_the_kernel_is_named() -> None:
     early = kernel("early", 2, 95, correlation=99)
     said = answer(make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 0, 20), early))
-    taken = "The kernel `early` takes most self device time, 95.00 µs per step"
+    taken = "The kernel `early` takes the most self device time, 95.00 µs per step"
     assert said == f"{taken}; all of it was launched outside of the recorded ops."
     kernels = answer(by_kernels(40, 55), "kernels")
-    assert kernels == "`early` takes most time, 55.00 µs per step."
+    assert kernels == "`early` takes the most time, 55.00 µs per step."
 
 
 def test_the_unit_is_that_of_the_table() -> None:
@@ -129,8 +129,8 @@ def test_the_unit_is_that_of_the_table() -> None:
     said = answer(make_trace(mm, add, annotation("train", 0, 3_000)))
     # The scope takes 2.303 ms, so that the column is in ms.
     assert (
-        said == "`train` takes most self CPU time, 2.303 ms, but is not an op. "
-        "Of the ops, `aten::mm` takes most self CPU time, 0.685 ms."
+        said == "`train` takes the most self CPU time, 2.303 ms, but is not an op. "
+        "Of the ops, `aten::mm` takes the most self CPU time, 0.685 ms."
     )
 
 
@@ -146,13 +146,13 @@ def test_functions_are_called_by_their_names_and_files() -> None:
         span("aten::mm", 15, 20),
     ]
     trace = make_trace(annotation("ProfilerStep#0", 0, 100), *stacks, with_stack=1)
-    said = "`forward` at `me/model.py:21` takes most CPU time, 70.00 µs per step."
+    said = "`forward` at `me/model.py:21` takes the most CPU time, 70.00 µs per step."
     assert answer(trace, "source") == said
 
 
 def test_a_name_cannot_end_the_code_that_it_stands_in() -> None:
     said = answer(make_trace(*STEPS, span("a`b\u202ec", 0, 30), span("aten::mm", 40, 10)))
-    assert said.startswith("`a'b\\u202ec` takes most")
+    assert said.startswith("`a'b\\u202ec` takes the most")
 
 
 @pytest.mark.parametrize("name", ["02_a100_ddp_rank0of2.json.gz", "03_h100_qwen_stacks_memory.json.gz"])
@@ -180,6 +180,6 @@ def test_a_scope_that_only_waits_for_autograd_competes_with_no_op() -> None:
         span("aten::detach", 0, 2),
     )
     # The scope waits for 88 us.
-    assert answer(trace) == "`aten::mm` takes most self CPU time, 60.00 µs per step."
+    assert answer(trace) == "`aten::mm` takes the most self CPU time, 60.00 µs per step."
     (row,) = Report(trace).ops.filter(pl.col("name") == "## backward ##").to_dicts()
     assert row["phase"] == "waiting"

@@ -1,4 +1,4 @@
-"""The sentence above the roofline: what could gain most, worked out by hand."""
+"""The sentence above the roofline: what could gain the most, worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from support import annotation, kernel, launch, make_trace, span
 
 import torchprof_magic as tp
-from torchprof_magic.findings.nearest_roof import below_roofs
+from torchprof_magic.findings.nearest_roof import below_roofs, without_advice
 from torchprof_magic.findings.overview import overview_facts
 from torchprof_magic.findings.verdict.decision import find_verdict
 from torchprof_magic.tables.ops.roofline import roofline_table
@@ -43,14 +43,16 @@ def answer(trace: Trace) -> str:
 
 
 def test_the_sentence_says_what_could_gain_most() -> None:
-    assert answer(made()) == "`aten::copy_` could gain most: up to 12 of 16 µs per step, limited by memory bandwidth."
+    assert (
+        answer(made()) == "`aten::copy_` could gain the most: up to 12 of 16 µs per step, limited by memory bandwidth."
+    )
 
 
 def test_work_at_its_roof_has_nothing_to_gain_and_its_row_says_why_it_is_faster() -> None:
     copy = {"Input Dims": [[1_000_000], [1_000_000]], "Input type": BF16}
     events = [span("aten::copy_", 0, 10, **copy), launch(1, 1, 1), kernel("copy kernel", 50, 2, 1)]
     trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
-    assert answer(trace) == "Nothing can gain: all work of known size is at its roof."
+    assert answer(trace) == "Nothing can gain: all work of known size is at its limit."
     assert roofline_table(trace).frame["beyond"].to_list() == ["in caches"]
 
 
@@ -62,13 +64,54 @@ def test_a_share_of_all_calls_that_does_not_fit_the_gain_of_the_slow_ones_is_lef
         events += [span("aten::copy_", 10 * number, 9, **copy), launch(10 * number + 1, 1, number)]
         events += [kernel("copy kernel", at, dur, number)]
     trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
-    assert answer(trace) == "`aten::copy_` could gain most: up to 12 of 18 µs per step, limited by memory bandwidth."
+    assert (
+        answer(trace) == "`aten::copy_` could gain the most: up to 12 of 18 µs per step, limited by memory bandwidth."
+    )
 
 
 def test_the_sentence_has_three_digits_as_all_sentences_also_where_the_table_has_four() -> None:
     # The product takes 128 us at its roof: it could gain 1,877.6 of 2,005.6 us.
     trace = busy(("aten::mm", [[4000, 4000], [4000, 4000]], 2005.6), COPY)
-    assert answer(trace) == "`aten::mm` could gain most: up to 1.88 of 2.01 ms per step, limited by arithmetic."
+    assert answer(trace) == "`aten::mm` could gain the most: up to 1.88 of 2.01 ms per step, limited by arithmetic."
+
+
+# At 1 TB/s the copy of 4 MB takes 4 us; at 1,000 TFLOP/s the product takes 128 us, and it takes 400.
+COPY = ("aten::copy_", [[1_000_000], [1_000_000]], 10)
+PRODUCT = ("aten::mm", [[4000, 4000], [4000, 4000]], 400)
+
+
+def test_the_sentence_names_what_is_nearest_to_its_limit_if_that_takes_a_part_of_the_work() -> None:
+    # The product is at 128 / 400 = 32 % of its limit, the copy at 4 / 10 = 40 %.
+    most = "`aten::mm` could gain the most: up to 272 of 400 µs per step, limited by arithmetic."
+    assert answer(busy(PRODUCT, COPY)) == f"{most} `aten::copy_` is nearest to its limit, at 40 % of it."
+    # 0.2 us at the roof of the memory: nearer, but it takes 0.01 % of the time.
+    small = ("aten::add", [[50_000], [50_000]], 0.3)
+    assert answer(busy(PRODUCT, COPY, small)) == f"{most} `aten::copy_` is nearest to its limit, at 40 % of it."
+    assert answer(busy(PRODUCT)) == most
+
+
+def test_without_advice_the_work_that_could_gain_much_of_a_step_is_what_to_change() -> None:
+    said = "`aten::mm` could gain the most: up to 272 of 400 µs per step, limited by arithmetic."
+    assert without_advice(busy(PRODUCT, COPY)) == said
+
+
+def test_without_advice_work_that_could_gain_little_of_a_step_is_said_to_be_so() -> None:
+    # 12 of 1,000 us.
+    said = (
+        "No advice. Faster kernels could save 12 µs per step (1.20 %) at most, where the size of their work is known."
+    )
+    assert without_advice(made()) == said
+
+
+def test_without_advice_and_known_work_nothing_is_said_of_it() -> None:
+    assert without_advice(made("an unknown one")) == "No advice."
+    assert without_advice(make_trace(span("aten::mm", 0, 10))) == "No advice."
+    assert without_advice(make_trace()) == "No advice."
+
+
+def test_without_advice_work_at_its_limit_is_said_to_be_there() -> None:
+    said = "No advice. All work of known size is at its limit."
+    assert without_advice(busy((*COPY[:2], 4))) == said
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
@@ -79,12 +122,7 @@ def test_what_the_host_launches_has_no_roof_where_its_device_was_not_recorded(*,
     made = make_trace(annotation("ProfilerStep#0", 0, 100), *ops, *([] if is_recorded else launches))
     trace = replace(made, meta=replace(made.meta, cpu_model=NAME))
     assert (roofline_table(trace).frame.height > 0) == is_recorded
-    assert ("could gain most" in answer(trace)) == is_recorded
-
-
-# At 1 TB/s the copy of 4 MB takes 4 us; at 1,000 TFLOP/s the product takes 128 us, and it takes 400.
-COPY = ("aten::copy_", [[1_000_000], [1_000_000]], 10)
-PRODUCT = ("aten::mm", [[4000, 4000], [4000, 4000]], 400)
+    assert ("could gain the most" in answer(trace)) == is_recorded
 
 
 def busy(*ops: tuple[str, list[list[int]], float], device: str = NAME, keeps_shapes: bool = True) -> Trace:

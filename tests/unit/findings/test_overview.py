@@ -181,6 +181,16 @@ def test_kernels_are_listed_where_the_ops_of_most_work_are_not_known() -> None:
         assert (found.facts[0].label, found.facts[0].view) == (first, title.lower())
 
 
+def test_kernels_are_listed_where_only_a_scope_is_around_the_launch_of_most_work() -> None:
+    # The scope launches a graph; the op inside it launches 20 us, or 70 of the 90.
+    for graph_us, title, first in ((70, "Kernels", "graph"), (20, "Ops", "aten::mm")):
+        scope = annotation("decode", 0, 40), launch(30, 1, correlation=1), span("aten::mm", 5, 10)
+        work = launch(6, 1, correlation=2), kernel("graph", 31, graph_us, correlation=1)
+        gemm = kernel("gemm", 31 + graph_us, 90 - graph_us, correlation=2)
+        found = section(make_trace(annotation("ProfilerStep#0", 0, 130), *scope, *work, gemm), title)
+        assert (found.facts[0].label, found.facts[0].view) == (first, title.lower())
+
+
 def test_loading_data_has_a_color_of_its_own() -> None:
     (fact,) = section(make_trace(*TWO_STEPS), "Loading data").facts
     assert (fact.label, fact.value, fact.phase) == ("DataLoader", 15_000, "data")

@@ -58,5 +58,5 @@ def test_unknown_values_are_null_because_json_has_no_nan() -> None:
 def test_what_to_record_in_place_of_what_is_done_once_is_no_doubt_but_what_to_change() -> None:
     compiling = span("CompiledFxGraph (dynamo_timed)", 0, 90), span("aten::mm", 90, 10)
     verdict = json.loads(Report(make_trace(*compiling))._forms.page.header)["verdict"]
-    assert verdict["to_record"] == "Record a later call in the same process: this is done once."
-    assert verdict["to_record"] not in verdict["doubts"]
+    assert verdict["without_advice"] == "Record a later call in the same process: this is done once."
+    assert verdict["without_advice"] not in verdict["doubts"]

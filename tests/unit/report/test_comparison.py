@@ -199,6 +199,11 @@ def test_of_slower_steps_those_rows_come_first_that_explain_it_and_small_ones_ex
     table = Table(frame=frame, columns=(), sort_by="delta_ns")
     order = {way: "".join(explaining_first(table, way).frame["name"]) for way in (1, 0, -1)}
     assert order == {1: "bcad", 0: "abcd", -1: "abcd"}
+    # It is said where the rows do not stand by the size of their changes.
+    said = {way: explaining_first(table, way) for way in (1, 0, -1)}
+    answers = {way: each.answer for way, each in said.items() if isinstance(each, Table)}
+    assert answers[1].startswith("First what explains the change")
+    assert answers[0] == answers[-1] == ""
 
 
 def with_kernels(kernel_us: dict[str, float], own_us: dict[str, float]) -> Trace:

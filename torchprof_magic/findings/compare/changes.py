@@ -63,9 +63,9 @@ CALLS = (
 )  # fmt: skip
 IN = Column(
     name="status",
-    title="In",
+    title="Runs",
     unit="text",
-    definition="both: it ran in both runs. new: only after. gone: only before.",
+    definition="Which of the runs it ran in. both: in both. new: only after. gone: only before.",
     is_minor=True,
 )
 TIME_COLUMNS = (

@@ -12,7 +12,7 @@ from torchprof_magic.findings.ranks.job import ARRIVAL_COLUMNS, COLLECTIVE_COLUM
 from torchprof_magic.findings.ranks.stragglers import COLUMNS as STRAGGLER_COLUMNS
 from torchprof_magic.findings.ranks.verdict import has_device, is_pair, per_step, ranks_verdict
 from torchprof_magic.model.meta import shortened
-from torchprof_magic.model.shapes import Layer, Problems, RankBars, RankPart, SliceLane, Slices, Table
+from torchprof_magic.model.shapes import Column, Layer, Problems, RankBars, RankPart, SliceLane, Slices, Table
 from torchprof_magic.model.units import format_ns, format_ratio, short_file
 from torchprof_magic.tables.timeline.slices import OPS
 from torchprof_magic.tables.timeline.slices import SCHEMA as SLICE_SCHEMA
@@ -50,7 +50,14 @@ PART_TITLES = {
 }
 HOST_IDLE_TITLE = "idle"
 # The numbers beside the bars, as far as there are such parts of them, and what they are called as in the legend.
-_BESIDE = ("step_ns", "compute_ns", "exposed_comm_ns", "idle_ns", "wait_ns", "caused_wait_ns")
+_BESIDE = ("step_ns", "compute_ns", "own_comm_ns", "idle_ns", "wait_ns", "caused_wait_ns")
+# What communication takes without the waiting, so that no two columns have the same time.
+_OWN_COMM = Column(
+    name="own_comm_ns",
+    title="Communication",
+    unit="ns",
+    definition="Time per step in which collectives ran and no other kernel, without the waiting for other ranks.",
+)
 _DEVICE_TITLES = {"idle_ns": "Waits for host"}
 WAITS_VIEW = "waits"
 
@@ -74,7 +81,7 @@ def ranks_view(job: Job) -> Table:
         frame=frame,
         columns=tuple(
             replace(column, title=_DEVICE_TITLES.get(column.name, column.title)) if with_device else column
-            for column in RANK_COLUMNS
+            for column in (*RANK_COLUMNS, _OWN_COMM)
             if not frame[column.name].is_null().all()
         ),
         ranks=RankBars(

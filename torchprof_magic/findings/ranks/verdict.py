@@ -186,7 +186,11 @@ def _longest_words(job: Job) -> tuple[Span, ...]:
     first, second = job.ranks.sort("wait_ns", descending=True).head(2).select("rank", "wait_ns").rows()
     if is_pair(job) or first[1] == second[1]:
         return (_plain("."),)
-    return (_plain(f"; rank {first[0]} waits longest, "), _strong(format_ns(first[1])), _plain(f"{per_step(job)}."))
+    return (
+        _plain(f"; rank {first[0]} waits the longest for others, "),
+        _strong(format_ns(first[1])),
+        _plain(f"{per_step(job)}."),
+    )
 
 
 def _the_others(job: Job) -> str:

@@ -477,7 +477,7 @@ def _most_of(
     for index, (name, ns) in enumerate(times):
         spans.append(_plain(", then " if index else before))
         spans.append(code(short_name(name), name) if are_kernels else code(titles.get(name, cut_name(name))))
-        spans.append(_plain(f"{'' if index else ' takes most,'} {format_ns(ns / account.steps)}"))
+        spans.append(_plain(f"{'' if index else ' takes the most,'} {format_ns(ns / account.steps)}"))
     return tuple(spans)
 
 

@@ -92,6 +92,14 @@ def has_mostly_no_op(ops: pl.DataFrame) -> bool:
     return bool(no_op_ns and 2 * no_op_ns >= ops["self_device_ns"].sum())
 
 
+def is_mostly_in_no_op(ops: pl.DataFrame) -> bool:
+    """Return whether ops launch less than half of the device work: the rest has none, or only a scope around it."""
+    if "self_device_ns" not in ops.columns:
+        return False
+    outside_ns = ops.filter((pl.col("kind") == NO_OP) | is_scope())["self_device_ns"].sum()
+    return bool(outside_ns and 2 * outside_ns >= ops["self_device_ns"].sum())
+
+
 def is_scope() -> pl.Expr:
     """Return which rows of ops are annotations around ops: no ops, and their own time is what is in none of them.
 

@@ -43,7 +43,7 @@ BEYOND = Column(
     is_minor=True,
 )
 # What stands beside the points, in this order.
-_SHOWN = ("name", "phase", "above_ns", "worked_ns", "roof_ratio", "roof", "calls", "kind")
+_SHOWN = ("name", "phase", "above_ns", "roof_ratio", "worked_ns", "roof", "calls", "kind")
 _RATES = ("flops_per_s", "moved_bytes_per_s", "flops_per_byte", "roof_ns", "work_flops", "moved_bytes")
 _IN_SIGHT = {"name", "phase", "worked_ns", "roof_ratio", "roof", "above_ns", "flops_per_s"}
 # Roofs of types in which less than this part of the operations is done say little.
@@ -71,13 +71,13 @@ _SCHEMA = {
 
 @once_for_the_whole
 def roofline_table(trace: Trace, part: TimeRange) -> Table:
-    """Return one row per op with known work, what could gain most first; without known roofs what took the longest."""
+    """Return one row per op with known work, what could gain the most first; without known roofs what took longest."""
     return _points(trace, op_table.ops_table(trace, part))
 
 
 @once_for_the_whole
 def roofline_of_kernels(trace: Trace, part: TimeRange) -> Table:
-    """Return one row per kernel with known work, what could gain most first, as those of ops."""
+    """Return one row per kernel with known work, what could gain the most first, as those of ops."""
     return _points(trace, kernels.kernels_table(trace, part))
 
 

@@ -135,34 +135,15 @@ describe("what to change", () => {
     expect(find(mounted.root, ".tp-rows [aria-selected=true]").textContent).toBe("3h = layer(h)");
   });
 
-  it("says what could gain by the roofline where no advice was found", async () => {
-    const names = { x: "name", y: "name", x_of_none: "name", size: "name", phase: "name" };
-    const points = { ...names, roofs: [{ title: "memory", flops_per_s: 0, bytes_per_s: 1e12 }] };
-    const answer =
-      "`aten::mul` could gain most: up to 3 of 7 ms per step, limited by memory bandwidth.";
-    const roofline = tableHeader("roofline", {
-      columns: [columnHeader("name", "code")],
-      points,
-      answer,
-      count: 1,
-    });
-    const packed = packViews([roofline], [encodeFrame([["name", ["aten::mul"]]])]);
-    const host = hostOf({ views: [factsHeader("overview"), ...packed.views] });
-    host.traits.set("_data", packed.data);
-    mounted = mount(host);
-    await settle();
-    const said = find(mounted.root, "[data-tp-no-advice]").textContent;
-    expect(said).toContain("What to changeaten::mul could gain most: up to 3 of 7");
-  });
-
-  it("says what to record instead where the limit is what is done once", async () => {
+  it("says what stands in place of advice, with code marked", async () => {
     const { verdict } = JSON.parse(String(hostOf().traits.get("_header")));
-    const to_record = "Record a later call in the same process: this is done once.";
+    const without_advice = "`aten::mul` could gain the most: up to 3 of 7 ms per step.";
     const views = [factsHeader("overview")];
-    mounted = mount(hostOf({ views, verdict: { ...verdict, to_record } }));
+    mounted = mount(hostOf({ views, verdict: { ...verdict, without_advice } }));
     await settle();
-    const said = find(mounted.root, "[data-tp-no-advice]").textContent;
-    expect(said).toBe(`What to change${to_record}`);
+    const said = find(mounted.root, "[data-tp-no-advice]");
+    expect(said.textContent).toContain("could gain the most: up to 3 of");
+    expect(find(said, ".tp-card-code").textContent).toBe("aten::mul");
   });
 
   it("says that nothing was found without advice", async () => {

@@ -31,17 +31,13 @@ interface CardsProps {
 
 const TITLE = "What to change";
 
-/** What to do where no rule for advice applies: record something else, or what the roofline says could gain. */
+/** What stands where no rule for advice applies. */
 export function NoCards({ report }: WithReport) {
-  const { verdict, views } = report.source.header;
-  const roofline = views.find((view) => view.shape === "table" && view.points?.roofs.length);
-  const gain = roofline?.shape === "table" ? roofline.answer : "";
   return (
     <section class="tp-facts" data-tp-no-advice>
       <h3>{TITLE}</h3>
       <p>
-        {/* What is done once is no work to make faster. */}
-        <Marked text={verdict.to_record || gain || "No advice."} />
+        <Marked text={report.source.header.verdict.without_advice} />
       </p>
     </section>
   );

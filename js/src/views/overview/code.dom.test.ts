@@ -222,7 +222,14 @@ describe("the code on the overview", () => {
 
   it("marks the line that the verdict names, instead of repeating it there", async () => {
     const code = { line: 3, source: "h = layer(h)", spot: "In [4]:3" };
-    const verdict = { title: "Host-bound", text: [], more: [], code, doubts: [], to_record: "" };
+    const verdict = {
+      title: "Host-bound",
+      text: [],
+      more: [],
+      code,
+      doubts: [],
+      without_advice: "",
+    };
     const root = await show({ header: { verdict } });
     expect(textsOf(root, ".tp-line-named .tp-code")).toEqual(["    h = layer(h)"]);
     expect(root.querySelector(".tp-code-line")).toBeNull();

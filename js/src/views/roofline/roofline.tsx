@@ -1,6 +1,7 @@
 /** Rows as points below the roofs of the device, beside their table. */
 
 import { formatCount, formatValue, plural } from "../../base/format";
+import { cutMiddle } from "../../base/names";
 import { phaseColor } from "../../base/palette";
 import {
   type Disc,
@@ -36,8 +37,9 @@ const MOST_RADIUS = 16;
 const REACH = 6;
 // A character of a name, and how far its middle may be from the line of its roof, and from the foot of its ridge.
 const CHAR_PX = 5.9;
-const BESIDE_PX = [-10, 10, -24, 24];
+const BESIDE_PX = [-10, 10, -24, 24] as const;
 const ABOVE_PX = [9, 23, 37];
+const NAME_CHARS = 24;
 // Where rows without operations stand, in powers of ten from the left edge.
 const AT_THE_EDGE = 0.2;
 // More points say nothing; the table has all of them.
@@ -50,6 +52,13 @@ interface Point extends Disc {
 }
 
 type Roof = ReturnType<typeof linesOf>[number];
+
+interface RoofsProps {
+  readonly plane: Plane;
+  readonly points: PointsHeader;
+  /** What the first point is called. */
+  readonly first: string;
+}
 
 interface Plane {
   readonly height: number;
@@ -119,7 +128,7 @@ function Chart(props: Props) {
               fill={phaseColor(stringAt(frame, points.phase, row), report.look.value.theme)}
             />
           ))}
-          <Roofs plane={plane} points={points} />
+          <Roofs plane={plane} points={points} first={nameOf(plane.points[0]?.row ?? 0)} />
         </g>
       </svg>
     </figure>
@@ -146,7 +155,8 @@ function planeOf(frame: Frame, columns: PointsHeader, width: number): Plane {
   const [roof, bandwidth] = highestOf(columns);
   const ridge = bandwidth > 0 ? roof / bandwidth : 0;
   const known = rows.map((row) => numberAt(frame, columns.x, row));
-  const x = logAxis([...known, ridge, 0.1], width - LEFT - RIGHT);
+  // Level roofs are seen beyond their ridges, too.
+  const x = logAxis([...known, 3 * ridge, 0.1], width - LEFT - RIGHT);
   const least = 10 ** (x.from + AT_THE_EDGE);
   const places = rows.map((row) => placeOf(frame, columns, row, least));
   const height = Math.min(Math.max(width * HEIGHT_RATIO, LEAST_HEIGHT), MOST_HEIGHT);
@@ -213,9 +223,9 @@ function Axes({ plane: { height, x, y } }: { readonly plane: Plane }) {
 
 /**
  * A line for each roof: the memory's rises with the operations per byte, the others are level from their ridge on. Their
- * names stand where they cover no point and no other name, as far as there is such a place.
+ * names and that of the first point stand where they cover no point and no other name, as far as there is such a place.
  */
-function Roofs({ plane, points }: { readonly plane: Plane; readonly points: PointsHeader }) {
+function Roofs({ plane, points, first }: RoofsProps) {
   const taken: Disc[] = [...plane.points];
   const placed = (places: readonly Label[]) => {
     const place = freest(places, taken);
@@ -223,6 +233,8 @@ function Roofs({ plane, points }: { readonly plane: Plane; readonly points: Poin
     taken.push(...discsOf(place));
     return `translate(${x} ${y}) rotate(${(angle * 180) / Math.PI})`;
   };
+  const [point] = plane.points;
+  const name = cutMiddle(first, NAME_CHARS);
   return (
     <g class="tp-roofs">
       {linesOf(plane, points).map((line) => {
@@ -242,8 +254,21 @@ function Roofs({ plane, points }: { readonly plane: Plane; readonly points: Poin
           </g>
         );
       })}
+      {point && (
+        <text transform={placed(aroundOf(point, name.length * CHAR_PX, plane.x.px))}>{name}</text>
+      )}
     </g>
   );
+}
+
+/** Where the name of a point can stand: below it and above it, the best place first. */
+function aroundOf({ x, y, radius }: Point, px: number, width: number): readonly Label[] {
+  return [1, -1].map((side) => ({
+    x: Math.min(Math.max(x, px / 2), width - px / 2),
+    y: y + side * (radius + BESIDE_PX[1]),
+    angle: 0,
+    px,
+  }));
 }
 
 /** Where the name of a roof can stand: along its line, above it or below, the best place first. */

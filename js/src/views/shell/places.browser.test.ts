@@ -98,7 +98,7 @@ describe("the tabs", () => {
       more: [],
       code: null,
       doubts: [],
-      to_record: "",
+      without_advice: "",
     };
     const views = JSON.parse(String(hostOf().get("_header"))).views;
     const [ops] = views;

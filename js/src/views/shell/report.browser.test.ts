@@ -34,8 +34,8 @@ it("answers the question of each view in a sentence above it", async () => {
     // There is a single op, and no block is in use.
     ops: "",
     flame: "35 µs per step in … › cell:2: loss = model(batch) › … › layers.*: Linear › gemm",
-    source: "Line 2 takes most CPU time, 45.00 µs per step.",
-    modules: "layers.0 (Linear) takes most self device time: 35.00 µs per step.",
+    source: "Line 2 takes the most CPU time, 45.00 µs per step.",
+    modules: "layers.0 (Linear) takes the most self device time: 35.00 µs per step.",
     memory: "",
   });
 });

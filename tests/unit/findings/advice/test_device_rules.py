@@ -213,7 +213,7 @@ def test_memory_that_the_driver_gives_in_every_step_is_kept() -> None:
 EXPECTED = {
     "01_cpu_gloo_rank34.json.gz": ("single_tensor_optimizer",),
     "02_a100_ddp_rank0of2.json.gz": ("small_kernels",),
-    "03_h100_qwen_stacks_memory.json.gz": (),
+    "03_h100_qwen_stacks_memory.json.gz": ("unfused_ops",),
     "04_amd_vllm_decode_graph.json.gz": (),
     "05_v100_resnet50_old_schema.json.gz": (
         "dataloader_workers",
@@ -252,3 +252,63 @@ def test_no_advice_saves_more_than_the_wait_of_its_cause_that_stands_beside_it(t
     for rule, saving_ns in found.items():
         assert saving_ns is not None
         assert saving_ns <= causes[of_rule[rule]] / steps + 1
+
+
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4>(int)"
+
+
+def elementwise(op: str, us: float, number: int) -> tuple[dict[str, Any], ...]:
+    """An op that launches one kernel; those with higher numbers run later, each for less than 4,000 us."""
+    at = 20 * number
+    return (
+        span(op, at, 15),
+        launch(at + 5, 5, correlation=number),
+        kernel(
+            "void at::native::vectorized_elementwise_kernel<4>(int)", 200 + 4_000 * (number - 1), us, correlation=number
+        ),
+    )
+
+
+def test_ops_that_only_go_through_tensors_are_worth_compiling_where_they_take_much_of_a_busy_device() -> None:
+    gemm = (span("aten::mm", 60, 15), launch(65, 5, correlation=3), kernel("gemm", 8_200, 1_790, correlation=3))
+    (found,) = advice(*elementwise("aten::mul", 4_000, 1), *elementwise("aten::add", 3_000, 2), *gemm)
+    assert (found.rule, found.fix, found.op) == ("unfused_ops", "`model = torch.compile(model)`", "aten::mul")
+    assert (found.certainty, found.saving_ns) == ("guess", None)
+    # 4,000 and 3,000 us of 10,000.
+    assert "take 7 ms per step, 70 % of it, most for `aten::mul`, `aten::add`." in found.evidence
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        # 1,900 us of 10,000, beside 8,000 of products.
+        pytest.param(
+            (
+                *elementwise("aten::mul", 1_900, 1),
+                span("aten::mm", 60, 15),
+                launch(65, 5, correlation=3),
+                kernel("gemm", 2_100, 7_800, correlation=3),
+            ),
+            id="they take less than a fifth",
+        ),
+        pytest.param(
+            (
+                annotation("Optimizer.step#SGD.step", 10, 60),
+                *elementwise("aten::mul", 4_000, 1),
+                *elementwise("aten::add", 5_700, 2),
+            ),
+            id="they are those of an optimizer",
+        ),
+        pytest.param(
+            (
+                *elementwise("aten::mul", 4_000, 1),
+                *elementwise("aten::add", 5_700, 2),
+                span("Torch-Compiled Region: 0/0", 18, 70),
+            ),
+            id="code is compiled",
+        ),
+        pytest.param(elementwise("aten::mul", 3_000, 1), id="the device waits for the host"),
+    ],
+)
+def test_ops_are_not_worth_compiling_otherwise(events: tuple[dict[str, Any], ...]) -> None:
+    assert "unfused_ops" not in [each.rule for each in advice(*events)]

@@ -55,9 +55,9 @@ def test_each_part_of_the_bars_that_waits_is_a_column_beside_them_called_as_in_t
     assert view.ranks is not None
     columns = {column.name: column.title for column in view.columns}
     parts = {part.column: part.title for part in view.ranks.parts}
-    assert {"exposed_comm_ns", "idle_ns"} <= set(view.ranks.beside)
+    assert {"own_comm_ns", "idle_ns"} <= set(view.ranks.beside)
     assert (columns["idle_ns"], parts["idle_ns"]) == ("Waits for host", "GPU waits for the host")
-    assert columns["exposed_comm_ns"] == "Comm. alone"
+    assert (columns["own_comm_ns"], parts["own_comm_ns"]) == ("Communication", "communication")
     assert list(parts)[-1] == "waited_ns"
     assert view.frame["waited_ns"].to_list() == [200_000, 200_000, 200_000, 0]
     assert view.frame["own_comm_ns"].to_list() == [200_000] * 4
@@ -157,7 +157,7 @@ def test_the_page_begins_with_who_waits_longest_and_has_the_sums_behind_it(tmp_p
     report = tp.load(tmp_path)
     verdict = json.loads(report.widget._header)["verdict"]
     said, more = ("".join(span["text"] for span in verdict[name]) for name in ("text", "more"))
-    assert said.endswith(" than the median of the others; rank 2 waits longest, 200 µs per step.")
+    assert said.endswith(" than the median of the others; rank 2 waits the longest for others, 200 µs per step.")
     # Each device waits 500 us, and as long as it is late: 550, 600, 500 and 700.
     assert more == (
         " The others wait 450 µs for it together per step, 150 µs each on average. A device also waits for "

@@ -28,7 +28,11 @@ STEP = annotation("ProfilerStep#0", 0, 100)
         ([STEP, span("aten::mm", 0, 30)], "Python-bound", "70 µs of 100 µs"),
         ([STEP, annotation("gloo:all_reduce", 0, 50), span("aten::mm", 50, 50)], "Communication-bound", "50 µs"),
         ([STEP, annotation("Optimizer.step#A", 0, 60), span("aten::mm", 60, 40)], "Optimizer-bound", "60 µs"),
-        ([STEP, span("aten::mm", 0, 90), span("aten::add", 90, 10)], "Bound by CPU ops", "aten::mm takes most, 90 µs"),
+        (
+            [STEP, span("aten::mm", 0, 90), span("aten::add", 90, 10)],
+            "Bound by CPU ops",
+            "aten::mm takes the most, 90 µs",
+        ),
         (
             [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 20, correlation=1)],
             "Bound by op dispatch",
@@ -37,7 +41,7 @@ STEP = annotation("ProfilerStep#0", 0, 100)
         (
             [STEP, span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel("k", 10, 85, correlation=1)],
             "Device-bound",
-            "85 µs of 100 µs per step (85 %); aten::mm takes most, 85 µs. What limits the kernels is not known: the",
+            "85 µs of 100 µs per step (85 %); aten::mm takes the most, 85 µs. What limits the kernels is not known:",
         ),
     ],
 )
@@ -107,7 +111,7 @@ def device_work(busy_us: float) -> list[Event]:
         (
             95,
             "Device-bound",
-            "95 µs of 100 µs (95 %); aten::mm takes most, 94 µs. What limits",
+            "95 µs of 100 µs (95 %); aten::mm takes the most, 94 µs. What limits",
         ),
     ],
 )
@@ -155,7 +159,7 @@ def test_the_verdict_names_a_kernel_if_most_device_work_belongs_to_no_op() -> No
     graph = launch(8, 1, correlation=2), kernel("fused", 20, 30, correlation=2), kernel("fused", 50, 5, correlation=2)
     verdict = find_verdict(make_trace(*small, *graph))
     assert verdict.kind == "compute"
-    assert "fused takes most, 35 µs. Next is gemm, 10 µs." in str(verdict)
+    assert "fused takes the most, 35 µs. Next is gemm, 10 µs." in str(verdict)
 
 
 @pytest.mark.parametrize(
@@ -321,9 +325,9 @@ def test_a_piece_of_text_is_short_if_it_is_the_name_of_a_kernel() -> None:
 def test_kernels_in_a_verdict_are_called_as_in_the_views_and_in_its_text_by_their_names() -> None:
     events = [span("aten::mm", 0, 90), launch(5, 1, correlation=1), kernel(GEMM, 10, 60, correlation=1)]
     verdict = find_verdict(make_trace(STEP, *events, launch(6, 1, correlation=2), kernel(ADD, 70, 20, correlation=2)))
-    said = "By kernel, gemm bf16 128x64 · cutlass nn takes most, 60 µs, then add f32 · vectorized 20 µs."
+    said = "By kernel, gemm bf16 128x64 · cutlass nn takes the most, 60 µs, then add f32 · vectorized 20 µs."
     assert said in short(verdict)
-    said = "By kernel, Kernel2 takes most, 60 µs, then vectorized_elementwise_kernel · add 20 µs."
+    said = "By kernel, Kernel2 takes the most, 60 µs, then vectorized_elementwise_kernel · add 20 µs."
     assert said in str(verdict)
 
 
@@ -376,7 +380,7 @@ def test_shares_of_the_work_are_those_of_the_tables_also_for_work_before_the_fir
     late = [kernel("work", 320, 100, correlation=1), kernel("copy", 420, 80, correlation=2)]
     trace = make_trace(*early, span("aten::mm", 300, 20), *late)
     # Of 380 us in all, 180 are in the window that begins with the op.
-    assert "work takes most, 200 µs. Next is pre, 100 µs, then copy, 80 µs." in str(find_verdict(trace))
+    assert "work takes the most, 200 µs. Next is pre, 100 µs, then copy, 80 µs." in str(find_verdict(trace))
     shares = {row["name"]: row["sum_ratio"] for row in Report(trace).kernels.to_dicts()}
     assert shares == pytest.approx({"work": 200 / 380, "pre": 100 / 380, "copy": 80 / 380})
 
@@ -415,7 +419,7 @@ def test_the_ops_in_the_sentence_are_those_of_the_steps_that_count() -> None:
     ops = [span("aten::mm", 1_000 * n, 900) for n in range(4)]
     outlier = [annotation("ProfilerStep#4", 4_000, 9_000), span("aten::linalg_svd", 4_000, 9_000)]
     text = str(find_verdict(make_trace(*steps, *ops, *outlier)))
-    assert "aten::mm takes most, 900 µs." in text
+    assert "aten::mm takes the most, 900 µs." in text
     assert "svd takes" not in text
 
 
@@ -515,8 +519,8 @@ def test_shares_of_the_work_are_those_of_the_tables_also_where_it_ends_after_the
     trace = make_trace(STEP, *events)
     # The last 20 us of `times` run after the step, and Ops, Kernels and Flame count them: 60 and 40 of 100 us.
     said = str(find_verdict(trace))
-    assert "aten::mm takes most, 60 µs. Next is aten::mul, 40 µs." in said
-    assert "By kernel, gemm takes most, 60 µs, then times 40 µs." in said
+    assert "aten::mm takes the most, 60 µs. Next is aten::mul, 40 µs." in said
+    assert "By kernel, gemm takes the most, 60 µs, then times 40 µs." in said
     assert kernels_table(trace).frame["sum_ratio"].to_list() == pytest.approx([0.6, 0.4])
 
 
@@ -529,7 +533,7 @@ def test_the_line_is_where_the_op_that_is_named_takes_most_and_not_the_line_with
     )
     verdict = find_verdict(make_trace(STEP, *events, with_stack=1))
     # Line 3 has 40 us, of two ops, and line 7 only the 30 us of the largest one.
-    assert "aten::mul takes most, 30 µs, at train.py:7." in str(verdict)
+    assert "aten::mul takes the most, 30 µs, at train.py:7." in str(verdict)
     assert (verdict.file, verdict.line) == ("train.py", 7)
     # On the host, line 3 has 30 ms of two ops, and line 7 the 20 ms of one.
     host = (
@@ -537,7 +541,7 @@ def test_the_line_is_where_the_op_that_is_named_takes_most_and_not_the_line_with
         *(frame("train.py(7): scale", 30_000, 20_000), span("aten::mul", 30_000, 20_000)),
     )
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 50_000), *host, with_stack=1))
-    assert "aten::mul takes most, 20 ms, at train.py:7." in str(verdict)
+    assert "aten::mul takes the most, 20 ms, at train.py:7." in str(verdict)
     assert (verdict.file, verdict.line) == ("train.py", 7)
 
 
@@ -551,7 +555,7 @@ def test_a_line_without_half_of_the_op_is_not_told_as_its_line(calls: tuple[int,
         at += us
     verdict = find_verdict(make_trace(annotation("ProfilerStep#0", 0, 100), *events, with_stack=1))
     assert (verdict.file, verdict.line) == ("train.py", 1)
-    assert f"aten::mul takes most, 100 µs{told}. Python calls" in str(verdict)
+    assert f"aten::mul takes the most, 100 µs{told}. Python calls" in str(verdict)
 
 
 def test_the_first_sentence_says_mostly_once() -> None:
@@ -568,7 +572,7 @@ def test_the_first_sentence_says_mostly_once() -> None:
 
 def test_shares_of_cpu_ops_are_those_of_the_table() -> None:
     trace = make_trace(STEP, annotation("load", 0, 20), span("aten::mm", 20, 60), span("aten::mul", 80, 20))
-    assert "aten::mm takes most, 60 µs. Next is aten::mul, 20 µs." in str(find_verdict(trace))
+    assert "aten::mm takes the most, 60 µs. Next is aten::mul, 20 µs." in str(find_verdict(trace))
     assert ops_table(trace).frame.filter(pl.col("name") == "aten::mm")["self_cpu_ratio"].to_list() == pytest.approx(
         [0.6]
     )
@@ -580,7 +584,7 @@ def test_without_steps_the_time_is_named_from_the_first_op_on_where_the_device_w
     trace = make_trace(before, *ops, kernel("late", 520, 70, 1), kernel("last", 590, 10, 2))
     # From 500 to 600 µs: 70 + 10 of 100 are busy, and the 400 before are not in it.
     assert (
-        "is busy 80 µs of 100 µs from the first op on (80 %); in the whole recording early takes most, 400 µs."
+        "is busy 80 µs of 100 µs from the first op on (80 %); in the whole recording early takes the most, 400 µs."
         in str(find_verdict(trace))
     )
     assert "those from the first op" not in find_verdict(trace).statement

@@ -10,6 +10,7 @@ from torchprof_magic.findings.advice.rules.compiled import graph_breaks, recompi
 from torchprof_magic.findings.advice.rules.constants import rebuilt_constant, repeated_copy
 from torchprof_magic.findings.advice.rules.data import dataloader_workers
 from torchprof_magic.findings.advice.rules.device_waits import pageable_copy, sync_in_loop
+from torchprof_magic.findings.advice.rules.fusion import unfused_ops
 from torchprof_magic.findings.advice.rules.host_waits import sleeping, waiting
 from torchprof_magic.findings.advice.rules.inference import eval_mode, inference_mode
 from torchprof_magic.findings.advice.rules.memory import allocator_churn, checkpoint, memory_leak
@@ -128,6 +129,13 @@ RULES = (
         small_kernels,
         "At least 50 kernels per step, a quarter of them shorter than 10 µs. What the host does while the queue is "
         "empty and the device waits for the launch of the next one is gone.",
+        _DEVICE,
+    ),
+    Rule(
+        "unfused_ops",
+        unfused_ops,
+        "Kernels of torch that only go through tensors element by element, add up or join them take at least 20 % of a "
+        "step outside of the optimizer, on a device that is the limit, and nothing is compiled.",
         _DEVICE,
     ),
     Rule(
