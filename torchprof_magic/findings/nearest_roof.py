@@ -50,7 +50,7 @@ def without_advice(trace: Trace) -> str:
     if share >= _LEAST_GAIN:
         return _of_most(trace, known, part)
     if not gain_ns:
-        return "No advice. All work of known size is at its limit."
+        return "No advice. All work of known size is at its roof."
     each = " per step" if has_counted_steps(trace) else ""
     most = f"{format_ns(gain_ns / chosen.steps)}{each} ({format_ratio(share)})"
     return f"No advice. Faster kernels could save {most} at most, where the size of their work is known."
@@ -74,7 +74,7 @@ def _most_to_gain(trace: Trace, table: Table, part: TimeRange) -> str:
     if known.height == 0:
         return ""
     if not known["above_ns"][0]:
-        return "Nothing can gain: all work of known size is at its limit."
+        return "Nothing can gain: all work of known size is at its roof."
     return _of_most(trace, known, part) + _nearest(known)
 
 
@@ -96,7 +96,7 @@ def _nearest(known: pl.DataFrame) -> str:
     first = large.sort("roof_ratio", "worked_ns", descending=True).head(1)
     if first.height == 0 or first["name"][0] == known["name"][0]:
         return ""
-    return f" {code_of(first['name'][0])} is nearest to its limit, at {format_ratio(first['roof_ratio'][0])} of it."
+    return f" {code_of(first['name'][0])} is nearest to its roof, at {format_ratio(first['roof_ratio'][0])} of it."
 
 
 def _without_peak(trace: Trace) -> str:

@@ -47,7 +47,7 @@ export interface Label {
   readonly px: number;
 }
 
-const LABEL_RADIUS_PX = 6;
+const LABEL_RADIUS_PX = 7;
 
 /** The discs that together cover a text. */
 export function discsOf({ x, y, angle, px }: Label): readonly Disc[] {

@@ -52,7 +52,7 @@ def test_work_at_its_roof_has_nothing_to_gain_and_its_row_says_why_it_is_faster(
     copy = {"Input Dims": [[1_000_000], [1_000_000]], "Input type": BF16}
     events = [span("aten::copy_", 0, 10, **copy), launch(1, 1, 1), kernel("copy kernel", 50, 2, 1)]
     trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
-    assert answer(trace) == "Nothing can gain: all work of known size is at its limit."
+    assert answer(trace) == "Nothing can gain: all work of known size is at its roof."
     assert roofline_table(trace).frame["beyond"].to_list() == ["in caches"]
 
 
@@ -83,10 +83,10 @@ PRODUCT = ("aten::mm", [[4000, 4000], [4000, 4000]], 400)
 def test_the_sentence_names_what_is_nearest_to_its_limit_if_that_takes_a_part_of_the_work() -> None:
     # The product is at 128 / 400 = 32 % of its limit, the copy at 4 / 10 = 40 %.
     most = "`aten::mm` could gain the most: up to 272 of 400 µs per step, limited by arithmetic."
-    assert answer(busy(PRODUCT, COPY)) == f"{most} `aten::copy_` is nearest to its limit, at 40 % of it."
+    assert answer(busy(PRODUCT, COPY)) == f"{most} `aten::copy_` is nearest to its roof, at 40 % of it."
     # 0.2 us at the roof of the memory: nearer, but it takes 0.01 % of the time.
     small = ("aten::add", [[50_000], [50_000]], 0.3)
-    assert answer(busy(PRODUCT, COPY, small)) == f"{most} `aten::copy_` is nearest to its limit, at 40 % of it."
+    assert answer(busy(PRODUCT, COPY, small)) == f"{most} `aten::copy_` is nearest to its roof, at 40 % of it."
     assert answer(busy(PRODUCT)) == most
 
 
@@ -110,7 +110,7 @@ def test_without_advice_and_known_work_nothing_is_said_of_it() -> None:
 
 
 def test_without_advice_work_at_its_limit_is_said_to_be_there() -> None:
-    said = "No advice. All work of known size is at its limit."
+    said = "No advice. All work of known size is at its roof."
     assert without_advice(busy((*COPY[:2], 4))) == said
 
 

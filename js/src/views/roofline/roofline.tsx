@@ -37,7 +37,7 @@ const MOST_RADIUS = 16;
 const REACH = 6;
 // A character of a name, and how far its middle may be from the line of its roof, and from the foot of its ridge.
 const CHAR_PX = 5.9;
-const BESIDE_PX = [-10, 10, -24, 24] as const;
+const BESIDE_PX = [-10, 10, 26, -26];
 const ABOVE_PX = [9, 23, 37];
 const NAME_CHARS = 24;
 // Where rows without operations stand, in powers of ten from the left edge.
@@ -261,11 +261,11 @@ function Roofs({ plane, points, first }: RoofsProps) {
   );
 }
 
-/** Where the name of a point can stand: below it and above it, the best place first. */
+/** Where the name of a point can stand: above it or below, inside of the plane, the best place first. */
 function aroundOf({ x, y, radius }: Point, px: number, width: number): readonly Label[] {
-  return [1, -1].map((side) => ({
+  return BESIDE_PX.map((beside) => ({
     x: Math.min(Math.max(x, px / 2), width - px / 2),
-    y: y + side * (radius + BESIDE_PX[1]),
+    y: y + beside + Math.sign(beside) * radius,
     angle: 0,
     px,
   }));
