@@ -66,6 +66,8 @@ TOP_WAITS = 5
 TOP_ROWS = 6
 # From this share of the busy time on it is told that ops have more time on the device.
 _SEEN_SHARE = 0.01
+# Causes of idle time that are of many ops and calls.
+_SPREAD = ("op dispatch", "python", "queued")
 MAX_GROUPS = 20  # process groups that are listed
 
 
@@ -132,7 +134,7 @@ def _why_idle(trace: Trace) -> Section:
             label=CAUSE_TITLES[cause.kind],
             value=float(cause.ns / account.steps),
             unit="ns",
-            note=_shown_name(trace, cause.name),
+            note=_most_in(trace, cause.kind, cause.name),
             phase="waiting",
             op=cause.name,
             view="timeline",
@@ -152,6 +154,12 @@ def _place_of_waits(trace: Trace) -> Literal["main", "more"]:
 
 def _shown_name(trace: Trace, name: str) -> str:
     return fused_titles(trace).get(name) or short_name(call_as_shown(trace, name))
+
+
+def _most_in(trace: Trace, cause: str, name: str) -> str:
+    """Return the name with most of a time; of what is spread over many ops it can have little, so that is said."""
+    shown = _shown_name(trace, name)
+    return f"most in {shown}" if name and cause in _SPREAD else shown
 
 
 def _ladder(trace: Trace) -> Section:
@@ -183,7 +191,7 @@ def _idle_in(trace: Trace, shown: _Shown) -> Section:
             label=CAUSE_TITLES[cause],
             value=float(idle_ns),
             unit="ns",
-            note=_shown_name(trace, name or ""),
+            note=_most_in(trace, cause, name or ""),
             phase="waiting",
             op=name or "",
             view="timeline",
