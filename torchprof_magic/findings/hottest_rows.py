@@ -72,7 +72,7 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
         return f"{rest}; of the ops {op} {most}, {times.of(first)}."
     # Where a scope only waits, its time stands in the rows of the threads that it waits for.
     if above and above["phase"] != "waiting":
-        scope = f"{code_of(_short_scope(above['name']))} {most}, {times.of(above)}{times.each}"
+        scope = f"{code_of(short_scope(above['name']))} {most}, {times.of(above)}{times.each}"
         return f"{why}{scope}, but is not an op. Of the ops, {op} {most}, {times.of(first)}."
     also = _also_on_device(trace, on_device, first, Times(trace, _DEVICE, part, table)) if why else ""
     return f"{why}{_begun(op)} {most}, {times.of(first)}{times.each}{also}."
@@ -195,7 +195,7 @@ def code_of(name: str) -> str:
     return f"`{printable(cut_name(name)).replace('`', chr(39))}`"
 
 
-def _short_scope(name: str) -> str:
+def short_scope(name: str) -> str:
     """Return what a scope is of, without what stands in brackets behind it."""
     short = _IN_BRACKETS_AT_END.sub("", _FETCH.sub(r"\1", name))
     return short if len(short) <= _MAX_SCOPE else f"{short[: _MAX_SCOPE - 1]}…"

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from torchprof_magic.facts.budget import busiest_device
 from torchprof_magic.facts.counted_steps import counted_part, counted_steps, has_counted_steps
+from torchprof_magic.facts.ops.roofline import peak_of_device
 from torchprof_magic.facts.time_range import WHOLE
+from torchprof_magic.findings.deciding_time import is_decided_on_device
 from torchprof_magic.findings.hottest_rows import Times, code_of
 from torchprof_magic.model.units import format_ns, format_ratio
 from torchprof_magic.tables.ops.rates import COMPUTE, MEMORY
@@ -44,7 +47,7 @@ def without_advice(trace: Trace) -> str:
     part, chosen = counted_part(trace), counted_steps(trace)
     known = _known(roofline_table(trace, part))
     if known.height == 0 or not chosen.whole_ns:
-        return "No advice."
+        return f"No advice: no rule applies.{_what_is_missing(trace)}"
     gain_ns = float(known["above_ns"].sum())
     share = gain_ns / chosen.whole_ns
     if share >= _LEAST_GAIN:
@@ -85,18 +88,33 @@ def _of_most(trace: Trace, known: pl.DataFrame, part: TimeRange) -> str:
     number, unit = lost.of(most).split(" ")
     gain = number if worked.of(most).endswith(f" {unit}") else lost.of(most)
     return (
-        f"{code_of(most['name'])} could gain the most: up to {gain} of {worked.of(most)}{worked.each}, limited by "
+        f"{code_of(most['name'])} could gain the most: up to {gain} of {worked.of(most)}{worked.each}; its limit is "
         f"{_LIMITS[most['roof']]}."
     )
 
 
 def _nearest(known: pl.DataFrame) -> str:
-    """Return which other row is nearest to its roof, of those that take a part of the work; empty without one."""
-    large = known.filter(pl.col("worked_ns") >= _LEAST_WORK * pl.col("worked_ns").sum())
-    first = large.sort("roof_ratio", "worked_ns", descending=True).head(1)
-    if first.height == 0 or first["name"][0] == known["name"][0]:
+    """Return which row is nearest to its roof, of those that take a part of the work."""
+    by_roof = known.sort("roof_ratio", "worked_ns", descending=True)
+    large = by_roof.filter(pl.col("worked_ns") >= _LEAST_WORK * pl.col("worked_ns").sum())
+    nearest, every = large.row(0, named=True), by_roof.row(0, named=True)
+    ratio = format_ratio(nearest["roof_ratio"])
+    if large.height == 1:
+        return f" It is at {ratio} of its roof."
+    if nearest["name"] == known["name"][0]:
+        return f" It is also the nearest to its roof, at {ratio} of it."
+    some = f"Of those with at least {format_ratio(_LEAST_WORK)} of the work, "
+    of_what = "" if nearest["name"] == every["name"] else some
+    return f" {of_what}{code_of(nearest['name'])} is nearest to its roof, at {ratio} of it."
+
+
+def _what_is_missing(trace: Trace) -> str:
+    """Return what would tell how near the work of a device is to the limit; empty where that is not the question."""
+    if not is_decided_on_device(trace):
         return ""
-    return f" {code_of(first['name'][0])} is nearest to its roof, at {format_ratio(first['roof_ratio'][0])} of it."
+    if not trace.meta.has_shapes:
+        return " With `--shapes` (`record_shapes=True`) the roofline says what its kernels could gain."
+    return f" {_without_peak(trace)}" if peak_of_device(trace, busiest_device(trace)) is None else ""
 
 
 def _without_peak(trace: Trace) -> str:

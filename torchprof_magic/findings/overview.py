@@ -24,6 +24,7 @@ from torchprof_magic.facts.source.fused_titles import fused_titles
 from torchprof_magic.facts.source.shown_files import call_as_shown, spot_of
 from torchprof_magic.facts.time_range import WHOLE, TimeRange
 from torchprof_magic.findings.deciding_time import is_decided_on_device
+from torchprof_magic.findings.hottest_rows import short_scope
 from torchprof_magic.findings.savings.table import savings_table, title_of
 from torchprof_magic.findings.verdict.accounts import Account, Cause, device_account
 from torchprof_magic.findings.verdict.decision import find_verdict
@@ -153,7 +154,7 @@ def _place_of_waits(trace: Trace) -> Literal["main", "more"]:
 
 
 def _shown_name(trace: Trace, name: str) -> str:
-    return fused_titles(trace).get(name) or short_name(call_as_shown(trace, name))
+    return fused_titles(trace).get(name) or short_name(call_as_shown(trace, short_scope(name)))
 
 
 def _most_in(trace: Trace, cause: str, name: str) -> str:

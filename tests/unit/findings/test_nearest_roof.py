@@ -43,9 +43,8 @@ def answer(trace: Trace) -> str:
 
 
 def test_the_sentence_says_what_could_gain_most() -> None:
-    assert (
-        answer(made()) == "`aten::copy_` could gain the most: up to 12 of 16 µs per step, limited by memory bandwidth."
-    )
+    said = "`aten::copy_` could gain the most: up to 12 of 16 µs per step; its limit is memory bandwidth."
+    assert answer(made()) == f"{said} It is at 25 % of its roof."
 
 
 def test_work_at_its_roof_has_nothing_to_gain_and_its_row_says_why_it_is_faster() -> None:
@@ -64,15 +63,15 @@ def test_a_share_of_all_calls_that_does_not_fit_the_gain_of_the_slow_ones_is_lef
         events += [span("aten::copy_", 10 * number, 9, **copy), launch(10 * number + 1, 1, number)]
         events += [kernel("copy kernel", at, dur, number)]
     trace = make_trace(*events, deviceProperties=[{"id": 0, "name": NAME}])
-    assert (
-        answer(trace) == "`aten::copy_` could gain the most: up to 12 of 18 µs per step, limited by memory bandwidth."
-    )
+    said = "`aten::copy_` could gain the most: up to 12 of 18 µs per step; its limit is memory bandwidth."
+    assert answer(trace) == f"{said} It is at 33.3 % of its roof."
 
 
 def test_the_sentence_has_three_digits_as_all_sentences_also_where_the_table_has_four() -> None:
     # The product takes 128 us at its roof: it could gain 1,877.6 of 2,005.6 us.
     trace = busy(("aten::mm", [[4000, 4000], [4000, 4000]], 2005.6), COPY)
-    assert answer(trace) == "`aten::mm` could gain the most: up to 1.88 of 2.01 ms per step, limited by arithmetic."
+    said = "`aten::mm` could gain the most: up to 1.88 of 2.01 ms per step; its limit is arithmetic."
+    assert answer(trace) == f"{said} It is at 6.38 % of its roof."
 
 
 # At 1 TB/s the copy of 4 MB takes 4 us; at 1,000 TFLOP/s the product takes 128 us, and it takes 400.
@@ -82,16 +81,17 @@ PRODUCT = ("aten::mm", [[4000, 4000], [4000, 4000]], 400)
 
 def test_the_sentence_names_what_is_nearest_to_its_limit_if_that_takes_a_part_of_the_work() -> None:
     # The product is at 128 / 400 = 32 % of its limit, the copy at 4 / 10 = 40 %.
-    most = "`aten::mm` could gain the most: up to 272 of 400 µs per step, limited by arithmetic."
+    most = "`aten::mm` could gain the most: up to 272 of 400 µs per step; its limit is arithmetic."
     assert answer(busy(PRODUCT, COPY)) == f"{most} `aten::copy_` is nearest to its roof, at 40 % of it."
     # 0.2 us at the roof of the memory: nearer, but it takes 0.01 % of the time.
     small = ("aten::add", [[50_000], [50_000]], 0.3)
-    assert answer(busy(PRODUCT, COPY, small)) == f"{most} `aten::copy_` is nearest to its roof, at 40 % of it."
-    assert answer(busy(PRODUCT)) == most
+    said = f"{most} Of those with at least 1 % of the work, `aten::copy_` is nearest to its roof, at 40 % of it."
+    assert answer(busy(PRODUCT, COPY, small)) == said
+    assert answer(busy(PRODUCT)) == f"{most} It is at 32 % of its roof."
 
 
 def test_without_advice_the_work_that_could_gain_much_of_a_step_is_what_to_change() -> None:
-    said = "`aten::mm` could gain the most: up to 272 of 400 µs per step, limited by arithmetic."
+    said = "`aten::mm` could gain the most: up to 272 of 400 µs per step; its limit is arithmetic."
     assert without_advice(busy(PRODUCT, COPY)) == said
 
 
@@ -104,9 +104,14 @@ def test_without_advice_work_that_could_gain_little_of_a_step_is_said_to_be_so()
 
 
 def test_without_advice_and_known_work_nothing_is_said_of_it() -> None:
-    assert without_advice(made("an unknown one")) == "No advice."
-    assert without_advice(make_trace(span("aten::mm", 0, 10))) == "No advice."
-    assert without_advice(make_trace()) == "No advice."
+    none = "No advice: no rule applies."
+    assert without_advice(make_trace(span("aten::mm", 0, 10))) == none
+    assert without_advice(make_trace()) == none
+
+
+def test_without_advice_it_is_said_what_would_tell_how_near_a_busy_device_is_to_its_limit() -> None:
+    assert "`--shapes` (`record_shapes=True`)" in without_advice(busy(PRODUCT, keeps_shapes=False))
+    assert "tp.peaks.add()" in without_advice(busy(PRODUCT, device="an unknown one"))
 
 
 def test_without_advice_work_at_its_limit_is_said_to_be_there() -> None:

@@ -107,7 +107,7 @@ def test_why_the_device_waits_is_hatched_and_adds_up_to_its_idle_time_a_step() -
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     assert [(fact.label, fact.value, fact.note) for fact in waits.facts] == [
         ("Python between ops", 45_000, ""),
-        ("loading data", 15_000, loader),
+        ("loading data", 15_000, "DataLoader"),
         ("a blocking call", 10_000, "cudaStreamSynchronize"),
         ("op dispatch", 8_000, "most in aten::item"),
         ("launch latency", 2_000, "most in aten::mm"),

@@ -176,7 +176,7 @@ def _with_saving(advice: Advice, ns: int, alone_ns: int) -> Advice:
     if format_ns(ns) == format_ns(alone_ns):
         return replace(advice, saving_ns=ns, alone_ns=alone_ns)
     after = format_ns(ns) if ns else "nothing more"
-    words = f"Alone it would save {format_ns(alone_ns)}; after the advice before it, {after}."
+    words = f"Alone it would save {format_ns(alone_ns)}; once the changes before it are made, {after}."
     return replace(advice, saving_ns=ns, alone_ns=alone_ns, evidence=f"{advice.evidence} {words}".lstrip())
 
 

@@ -363,7 +363,7 @@ def _difference(trace: Trace, outlier: int, typical: IntArray) -> str:
     if more[phase] <= 0 or len(typical) == 0:
         return ""
     place = _line_in(trace, outlier, phase)
-    return f", {format_ns(more[phase])} of it more in {phase}{f' ({place})' if place else ''}"
+    return f", {format_ns(more[phase])} longer in {phase}{f' ({place})' if place else ''}"
 
 
 def _line_in(trace: Trace, step: int, phase: str) -> str:

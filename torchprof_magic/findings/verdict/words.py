@@ -397,7 +397,7 @@ def _works(trace: Trace, account: Account, cause: Cause) -> tuple[Span, ...]:
         _plain("The device is busy "),
         amount(account, account.busy_ns),
         _plain(_share(account, account.busy_ns)),
-        *_most_and_next(trace, account, operations or kernels, are_kernels=not operations),
+        *_most_and_next(trace, account, operations or kernels, _among(trace, operations), are_kernels=not operations),
         _plain(_limit_of_work(trace, cause)),
         *(by_kernel and (*by_kernel, _plain("."))),
         *_graphs(trace),
@@ -449,7 +449,7 @@ def _why_unknown(trace: Trace) -> str:
 
 
 def _most_and_next(
-    trace: Trace, account: Account, times: Sequence[tuple[str, float]], *, are_kernels: bool = True
+    trace: Trace, account: Account, times: Sequence[tuple[str, float]], among: str = "", *, are_kernels: bool = True
 ) -> tuple[Span, ...]:
     """Return the name with most of a time as the end of a sentence, and those after it as another one."""
     if not times:
@@ -466,7 +466,7 @@ def _most_and_next(
     ]
     # The lists have all work, also what runs before the first op.
     where = "in the whole recording " if _since(account) else ""
-    return (_plain(f"; {where}"), *most[1:], _plain("."), *following, *([_plain(".")] * bool(others)))
+    return (_plain(f"; {where}{among}"), *most[1:], _plain("."), *following, *([_plain(".")] * bool(others)))
 
 
 def _most_of(
@@ -492,6 +492,12 @@ def top_operations(trace: Trace) -> list[tuple[str, float]]:
     if 2 * int(ns[op >= 0].sum()) < whole:
         return []
     return _longest_names(trace, op[op >= 0], ns[op >= 0])
+
+
+def _among(trace: Trace, operations: Sequence[tuple[str, float]]) -> str:
+    """Return of what the first of some ops takes the most, where more work is of none of them; else nothing."""
+    op, ns, _ = _work_of_ops(trace)
+    return "of the recorded ops, " if operations and ns[op < 0].sum() > operations[0][1] else ""
 
 
 def _work_of_ops(trace: Trace) -> tuple[IntArray, IntArray, IntArray]:

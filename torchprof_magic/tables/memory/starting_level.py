@@ -13,7 +13,7 @@ from torchprof_magic.facts.memory.recorders_own import cycles_with_own
 if TYPE_CHECKING:
     from torchprof_magic.model.trace import Trace
 
-WITHOUT_OLDER = "without what was in use before"
+WITHOUT_OLDER = "not counting what was in use before"
 
 
 def starting_note(trace: Trace, device: str) -> str:

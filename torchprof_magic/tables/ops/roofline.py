@@ -162,6 +162,6 @@ def roofs(trace: Trace) -> tuple[Roof, ...]:
             rate = peak.flops_per_s(kind, is_matrix=is_matrix)
             if rate and (flops[here].sum() >= _LEAST_SHARE * flops.sum() or (here.any() and not is_matrix)):
                 uses_units = is_matrix and kind in peak.matrix
-                found.setdefault(rate, f"{kind} products" if uses_units else "other operations")
+                found.setdefault(rate, f"{kind} products" if uses_units else "vector units")
     memory = (Roof(title="memory", bytes_per_s=peak.bytes_per_s),) if peak.bytes_per_s else ()
     return (*memory, *(Roof(title=title, flops_per_s=rate) for rate, title in sorted(found.items(), reverse=True)))

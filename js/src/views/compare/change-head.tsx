@@ -36,12 +36,8 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
           {change.numbers !== "" && `: ${unbroken(change.numbers)}`}
         </h2>
         {change.answer !== "" && <p class="tp-answer">{unbroken(change.answer)}</p>}
-        {warnings.slice(0, 1)}
-        <details open={report.look.value.isPrinted}>
-          <summary>How sure is that?</summary>
-          <p>{unbroken(change.evidence)}</p>
-          {warnings.slice(1)}
-        </details>
+        <p>{unbroken(change.evidence)}</p>
+        {warnings}
       </div>
       <div class="tp-change-steps">
         <Dots change={change} />

@@ -106,8 +106,8 @@ export function FirstCards({ report, cards, hasSteps }: Omit<CardsProps, "first"
             <span class="tp-card-number">{number}</span>
             <Marked text={card.title} />
             <Place report={report} card={card} />
-            {savingOf(card) !== "" && ": "}
-            <strong>{unbroken(savingOf(card))}</strong>
+            {": "}
+            {savingOf(card) === "" ? "gain not known" : <strong>{unbroken(savingOf(card))}</strong>}
           </li>
         ))}
       </ol>

@@ -49,7 +49,7 @@ export function FactsView({ report, view }: FactsProps) {
       hasSteps={hasSteps}
       cards={numbered.filter((each) => !placed.has(each))}
       first={first}
-      title={code === null ? "In detail" : "Other changes"}
+      title="In detail"
     />
   );
   // Its lines are in the code already.

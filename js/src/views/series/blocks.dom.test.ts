@@ -45,18 +45,18 @@ function textOf(
 }
 
 const PEAK = "Holds the peak400 MiB on cuda:0: x 62.5 %, y 25 %Grows";
-const GROWN = "from 100 MiB to 300 MiB: 200 MiB more";
+const GROWN = "from 100 MiB to 300 MiB";
 
 it("names the two that hold most of the peak, and says where all that grows is freed", () => {
-  expect(textOf(90, [])).toBe(`${PEAK}Nothing in 3 steps: all beyond 100 MiB is freed later`);
+  expect(textOf(90, [])).toBe(`${PEAK}Nothing in 3 steps: all beyond 100 MiB is freed by the end`);
   expect(textOf(90, [], { most: 100 })).toBe(`${PEAK}Nothing in 3 steps`);
 });
 
 it("says what each step leaves behind also where the memory in use falls on the whole", () => {
   const leak = { bytes: 512, steps: 3, where: "", op: "", keeper: "", keptAt: "", isCertain: true };
-  expect(textOf(90, [], { leaks: [leak, leak] })).toBe(
-    `${PEAK}Nothing in 3 steps, but each step leaves 1 KiB behind`,
-  );
+  expect(textOf(90, [], { leaks: [leak, leak] })).toBe(`${PEAK}By 1 KiB with each step`);
+  const leaks = [{ ...leak, isCertain: false }];
+  expect(textOf(90, [], { leaks })).toBe(`${PEAK}By 512 B with each step, perhaps`);
 });
 
 it("names one more that holds as much as the last, to the digits of the list, and counts several", () => {
@@ -79,19 +79,19 @@ it("names what grows only where that is more than half of what is new", () => {
 
 it("tells what stays where more than half of what grows is freed", () => {
   expect(textOf(150, [group("a", 50)])).toBe(
-    `${PEAK}By 50 MiB in 3 steps, from 100 MiB to 150 MiB: 50 MiB more, mostly in a`,
+    `${PEAK}By 50 MiB in 3 steps, from 100 MiB to 150 MiB, mostly in a`,
   );
 });
 
 it("says how much is new where that is more than the growth, and what most of it is", () => {
   // 290 MiB are new, and 90 MiB from the start are gone.
   expect(textOf(300, [group("a", 290)])).toBe(
-    `${PEAK}By 200 MiB in 3 steps, from 100 MiB to 300 MiB: 290 MiB more, mostly in a, and 90 MiB less`,
+    `${PEAK}By 200 MiB in 3 steps, from 100 MiB to 300 MiB: 290 MiB is new, mostly in a, and 90 MiB was freed`,
   );
 });
 
 it("says first that holders are not known, and what brings them", () => {
   expect(textOf(90, [], { state: "none" })).toMatch(
-    /^Holds the peakNot known: allocations of cuda:0 \(peak 400 MiB\) have no addresses\. Record with --memory\.GrowsNothing in 3 steps: .* freed later$/,
+    /^Holds the peakNot known: allocations of cuda:0 \(peak 400 MiB\) have no addresses\. Record with --memory\.GrowsNothing in 3 steps: .* freed by the end$/,
   );
 });

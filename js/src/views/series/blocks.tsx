@@ -136,25 +136,29 @@ function Rising({
   const sizeOf = (bytes: number) => unbroken(formatBytes(bytes));
   if (end <= start) {
     const left = sumOf(leaks);
-    const leaves = leaks[0]?.isCertain ? "leaves" : "may leave";
+    if (left > 0)
+      return (
+        <>
+          By <strong>{sizeOf(left)}</strong> with each step{!leaks[0]?.isCertain && ", perhaps"}
+        </>
+      );
     return (
       <>
         <strong>Nothing</strong>
         {span}
-        {left > 0
-          ? `, but each step ${leaves} ${sizeOf(left)} behind`
-          : most > start && `: all beyond ${sizeOf(start)} is freed later`}
+        {most > start && `: all beyond ${sizeOf(start)} is freed by the end`}
       </>
     );
   }
   const made = sumOf(grown);
   const gone = made - end + start;
+  const isMoved = gone > LEAST_GONE * made;
   const few = grown.slice(0, (grown[0]?.bytes ?? 0) > made / 2 ? 1 : MOST_HOLDERS);
   return (
     <>
       By <strong>{sizeOf(end - start)}</strong>
       {span}, from {sizeOf(start)} to {sizeOf(end)}
-      {made > 0 && `: ${sizeOf(made)} more`}
+      {isMoved && `: ${sizeOf(made)} is new`}
       {sumOf(few) > made / 2 &&
         few.map((group, at) => (
           <span key={at}>
@@ -162,7 +166,7 @@ function Rising({
             <Holder {...group} />
           </span>
         ))}
-      {gone > LEAST_GONE * made && `, and ${sizeOf(gone)} less`}
+      {isMoved && `, and ${sizeOf(gone)} was freed`}
     </>
   );
 }

@@ -112,7 +112,7 @@ def test_an_outlier_in_python_has_a_line_that_was_seen_meanwhile() -> None:
     steps = [annotation(f"ProfilerStep#{n}", 100_000 * n, 90_000 if n == 1 else 2_000) for n in range(4)]
     ops = [span("aten::mm", 100_000 * n, 1_000) for n in range(4)]
     trace = noted(make_trace(*steps, *ops), (None, None, 6, 100_500, 0), (None, "torch.load", 7, 150_000, 0))
-    assert "88 ms of it more in python (torch.load, train.py:7); it is left out." in find_doubts(trace)[0]
+    assert "88 ms longer in python (torch.load, train.py:7); it is left out." in find_doubts(trace)[0]
 
 
 def test_lines_are_sought_in_intervals_and_imports_without_a_line_are_none() -> None:

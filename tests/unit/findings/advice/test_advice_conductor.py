@@ -106,7 +106,7 @@ def test_time_that_two_would_save_counts_for_the_larger_one_alone() -> None:
 
 def test_the_evidence_says_where_the_rest_of_a_saving_counts() -> None:
     large, small = saving(4, "large", spans=spans(0, 8)), saving(2, "small", spans=spans(6, 10))
-    said = "is not counted again here. Alone it would save 2 ms; after the advice before it,"
+    said = "is not counted again here. Alone it would save 2 ms; once the changes before it are made,"
     assert [each.evidence for each in found(small, large)] == ["", f"What “t” saves {said} 1 ms."]
     other = saving(5, "other", spans=spans(9, 20))
     assert found(small, large, other)[-1].evidence == f"What other advice saves {said} 500 µs."

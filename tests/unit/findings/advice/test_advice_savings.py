@@ -82,7 +82,7 @@ def test_advice_that_saves_no_more_after_another_says_so_and_what_it_would_alone
     loader, other = find_advice(found, Settings(own=(lambda _: asleep,))).advice
     assert (loader.rule, loader.saving_ns) == ("dataloader_workers", 6_000_000)
     assert (other.rule, other.saving_ns, other.alone_ns) == ("asleep", 0, 1_500_000)
-    assert other.evidence == "Alone it would save 1.50 ms; after the advice before it, nothing more."
+    assert other.evidence == "Alone it would save 1.50 ms; once the changes before it are made, nothing more."
     assert str(other) == "asleep [saves nothing more, measured]"
 
 
@@ -93,7 +93,7 @@ def test_the_second_saves_what_the_first_leaves_of_it() -> None:
     loader, other = find_advice(found, Settings(own=(lambda _: asleep,))).advice
     assert (loader.saving_ns, loader.alone_ns) == (5_500_000, 5_500_000)
     assert (other.saving_ns, other.alone_ns) == (1_500_000, 2_500_000)
-    assert other.evidence == "Alone it would save 2.50 ms; after the advice before it, 1.50 ms."
+    assert other.evidence == "Alone it would save 2.50 ms; once the changes before it are made, 1.50 ms."
 
 
 def test_workers_save_what_the_same_question_answers() -> None:

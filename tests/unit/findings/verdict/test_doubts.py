@@ -214,7 +214,7 @@ def test_a_step_that_imported_modules_says_so() -> None:
     )
     (doubt,) = find_doubts(replace(trace, meta=replace(trace.meta, recorded_steps=marks)))
     assert doubt.endswith(
-        "times as long as the median, 89.9 ms of it more in python, and imported 90 modules (pandas), which is done "
+        "times as long as the median, 89.9 ms longer in python, and imported 90 modules (pandas), which is done "
         "once; it is left out."
     )
     few = replace(trace, steps=trace.steps.head(1), meta=replace(trace.meta, recorded_steps=marks))
@@ -245,14 +245,14 @@ def steps_with_ops_before(lengths_us: tuple[int, ...], ops_before: tuple[str, ..
 
 def test_an_op_that_the_process_recorded_before_is_not_called_for_the_first_time() -> None:
     (known,) = steps_with_ops_before((90_000, 1_000, 1_000, 1_000), ("aten::conv2d",))
-    assert "89 ms of it more in forward; it is left out." in known
+    assert "89 ms longer in forward; it is left out." in known
     (new,) = steps_with_ops_before((90_000, 1_000, 1_000, 1_000), ())
     assert "90 ms of it for work that is done once: the first call of an op (aten::conv2d)" in new
 
 
 def test_a_first_step_of_ops_that_are_new_may_have_done_what_is_done_once() -> None:
     (doubt,) = steps_with_ops_before((2_000, 900, 900, 900), ())
-    assert doubt.endswith("1.10 ms of it more in forward, and may have done what is done once; it is left out.")
+    assert doubt.endswith("1.10 ms longer in forward, and may have done what is done once; it is left out.")
 
 
 def test_a_single_step_says_whether_what_is_done_once_may_be_in_it() -> None:

@@ -191,7 +191,7 @@ def test_the_peak_of_the_host_says_what_it_leaves_out() -> None:
     assert memory_frame(unknown)["total_bytes"][0] == 500 + 64
 
 
-@pytest.mark.parametrize(("knows", "note"), [(True, ""), (False, "without what was in use before")])
+@pytest.mark.parametrize(("knows", "note"), [(True, ""), (False, "not counting what was in use before")])
 def test_a_recording_in_which_nothing_was_there_before_leaves_nothing_out(knows: bool, note: str) -> None:
     trace = run(*kept_in_each(1000, 64))
     assert starting_note(live(trace) if knows else trace, "cpu") == note
@@ -202,7 +202,7 @@ def test_a_curve_of_a_device_whose_allocator_told_no_totals_says_in_its_title_wh
     total: int | None,
 ) -> None:
     trace = make_trace(allocation(5, 4096, total, device=1))
-    left_out = "" if total else "without what was in use before"
+    left_out = "" if total else "not counting what was in use before"
     assert starting_note(trace, "cuda:0") == left_out
     assert memory_series(trace).bands[0].title == ("Allocated" if total else "Allocated in the recording")
 

@@ -61,7 +61,7 @@ def test_each_op_with_known_work_is_a_point_and_each_limit_a_roof() -> None:
     assert table.points.roofs == (
         Roof(title="memory", bytes_per_s=1e12),
         Roof(title="bf16 products", flops_per_s=1e15),
-        Roof(title="other operations", flops_per_s=1e13),
+        Roof(title="vector units", flops_per_s=1e13),
     )
 
 
