@@ -231,7 +231,7 @@ def _from_before(trace: Trace) -> str:
     share = f"{format_ratio(before.ratio)} of the time ({format_ns(before.ns)})"
     if before.is_recorded:
         return f"For {share} the device ran work that was launched before the recording."
-    return f"For {share} launched work waits while the device idles: it must have run work that is not in the file."
+    return f"Work of the device is missing from the file: for {share} launched work waits, and nothing runs."
 
 
 def _crowded(trace: Trace) -> str:

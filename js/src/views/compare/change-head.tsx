@@ -36,8 +36,12 @@ export function ChangeHead({ report }: { readonly report: ReportContext }) {
           {change.numbers !== "" && `: ${unbroken(change.numbers)}`}
         </h2>
         {change.answer !== "" && <p class="tp-answer">{unbroken(change.answer)}</p>}
-        <p>{unbroken(change.evidence)}</p>
-        {warnings}
+        {warnings.slice(0, 1)}
+        <details open={report.look.value.isPrinted || change.kind === "unclear"}>
+          <summary>How sure is that?</summary>
+          <p>{unbroken(change.evidence)}</p>
+          {warnings.slice(1)}
+        </details>
       </div>
       <div class="tp-change-steps">
         <Dots change={change} />
