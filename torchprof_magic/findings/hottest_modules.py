@@ -40,7 +40,8 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE, table: Table | None =
     it; a class is in no row of a tree, so its time is that of all its modules.
     """
     on_device = is_decided_on_device(trace)
-    frame = modules_table(trace, part=part).frame.filter(pl.col("path") != OUTSIDE)
+    every = modules_table(trace, part=part).frame
+    frame = every.filter(pl.col("path") != OUTSIDE)
     passes = _BOTH_PASSES[on_device]
     own = f"own_{'device' if on_device else 'cpu'}_ns"
     modules = frame.select("path", "class_name", *passes, own_times(frame, *passes).alias(own))
@@ -48,18 +49,30 @@ def hottest_classes(trace: Trace, part: TimeRange = WHOLE, table: Table | None =
     if modules.height == 0 or not modules[own][0]:
         return ""
     most = f"takes the most self {'device' if on_device else 'CPU'} time:"
+    outside = _outside(trace, every, own, part)
     classes = modules.group_by("class_name").agg(pl.col(own).sum(), pl.len().alias("modules"))
     of_class = classes.sort(own, "class_name", descending=[True, False]).row(0, named=True)
     first = modules.row(0, named=True)
     if first["class_name"] != of_class["class_name"] or first[own] <= of_class[own] / 2:
         times, count = Times(trace, own, part), of_class["modules"]
         each = f"{times.of({own: of_class[own] / count})} in each of its {count:,} modules"
-        return f"{code_of(str(of_class['class_name']))} {most} {times.of(of_class)}{times.each}, {each}."
+        return f"{outside}{code_of(str(of_class['class_name']))} {most} {times.of(of_class)}{times.each}, {each}."
     times = Times(trace, own, part, table)
     shown = {column.name for column in table.columns} if table is not None else set()
     beside = table if shown.issuperset(passes) else None
     both = _of_passes([Times(trace, each, part, beside) for each in passes], first, own)
-    return f"{_called(first)} {most} {times.of(first)}{times.each}{both}."
+    return f"{outside}{_called(first)} {most} {times.of(first)}{times.each}{both}."
+
+
+def _outside(trace: Trace, every: pl.DataFrame, own: str, part: TimeRange) -> str:
+    """Return how much is outside of all modules as the begin of a sentence, where that is more than in them."""
+    own_ns = every.select("path", own_times(every, *_BOTH_PASSES[own == "own_device_ns"]).alias(own))
+    is_outside = own_ns["path"] == OUTSIDE
+    rows = own_ns.filter(is_outside)
+    if rows.height == 0 or rows[own].sum() <= own_ns.filter(~is_outside)[own].sum():
+        return ""
+    times = Times(trace, own, part)
+    return f"{times.of({own: rows[own].sum()})}{times.each} is outside of modules; of the modules, "
 
 
 def _of_passes(times: Sequence[Times], row: Mapping[str, Any], own: str) -> str:

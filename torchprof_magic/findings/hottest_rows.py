@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _FETCH = re.compile(r"enumerate\((\w+)\)#.*", re.DOTALL)
 _IN_BRACKETS_AT_END = re.compile(r"(?<=\S) \([^()]*\)\Z")
 _MAX_SCOPE = 32
+_DONE_ONCE = {"initialisation": "initialisation", "compile": "compilation or graph capture"}
 _DEVICE = "self_device_ns"
 
 
@@ -75,7 +76,13 @@ def _most_of(trace: Trace, table: Table, part: TimeRange) -> str:
         scope = f"{code_of(short_scope(above['name']))} {most}, {times.of(above)}{times.each}"
         return f"{why}{scope}, but is not an op. Of the ops, {op} {most}, {times.of(first)}."
     also = _also_on_device(trace, on_device, first, Times(trace, _DEVICE, part, table)) if why else ""
-    return f"{why}{_begun(op)} {most}, {times.of(first)}{times.each}{also}."
+    return f"{why}{_begun(op)} {most}, {times.of(first)}{times.each}{_once(first)}{also}."
+
+
+def _once(row: Mapping[str, Any]) -> str:
+    """Return that what a row mostly does is done once, as a clause; else nothing."""
+    what = _DONE_ONCE.get(str(row.get("phase")))
+    return f", mostly {what} that is done once" if what else ""
 
 
 def _ops_on_device(table: Table) -> pl.DataFrame:

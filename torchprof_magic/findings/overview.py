@@ -582,7 +582,7 @@ def _beyond_busy(trace: Trace, shown: _Shown) -> str:
         return ""
     parts = (
         (time.busy_ns, f"busy on {time.devices} devices" if time.devices > 1 else "busy"),
-        (time.overlap_ns, "on other streams meanwhile"),
+        (time.overlap_ns, "on other streams at the same time"),
         (time.outside_ns, "outside of steps" if time.has_steps else "before the first op"),
     )
     least_ns = _SEEN_SHARE * time.busy_ns / 2

@@ -88,3 +88,21 @@ def test_classes_without_time_where_it_decides_are_not_named() -> None:
 
 def test_without_modules_there_is_no_answer() -> None:
     assert hottest_classes(make_trace(annotation("ProfilerStep#0", 0, 100), span("aten::mm", 12, 20))) == ""
+
+
+@pytest.mark.parametrize(("own_us", "said"), [(20, "60 µs per step is outside of modules; of the modules, "), (60, "")])
+def test_what_is_outside_of_modules_is_said_first_where_it_is_more_than_in_them(own_us: float, said: str) -> None:
+    # The module launches so much work, and an op after it the rest of 80 us.
+    trace = make_trace(
+        annotation("ProfilerStep#0", 0, 100),
+        span("aten::mm", 2, 4),
+        launch(3, 1, correlation=1),
+        kernel("gemm", 4, own_us, correlation=1),
+        span("aten::add", 12, 4),
+        launch(13, 1, correlation=2),
+        kernel("add", 4 + own_us, 80 - own_us, correlation=2),
+    )
+    sites = pl.DataFrame([module("a", "Linear", -1)], schema=SITES_SCHEMA)
+    scopes = pl.DataFrame([(0, 0, 1_000, 6_000, 0)], schema=SCOPES_SCHEMA, orient="row")
+    trace = replace(trace, sites=sites, scopes=scopes)
+    assert hottest_classes(trace) == f"{said}`a` (`Linear`) takes the most self device time: {own_us} µs per step."

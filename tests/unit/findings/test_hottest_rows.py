@@ -69,6 +69,14 @@ def test_the_name_of_a_scope_is_short(name: str, shown: str) -> None:
     assert said.startswith(f"`{shown}` takes the most self CPU time, 40.00 µs per step, but is not an op. Of the ops, ")
 
 
+def test_of_what_is_mostly_done_once_the_sentence_says_so() -> None:
+    # The call that loads the module takes 50 of the 55 us of the op.
+    loading = span("cudaModuleLoadData", 2, 50, cat="cuda_runtime")
+    said = answer(make_trace(STEPS[0], span("aten::mm", 0, 55), loading, span("aten::add", 60, 10)))
+    assert "`aten::mm` takes the most self CPU time" in said
+    assert said.endswith(", mostly initialisation that is done once.")
+
+
 def test_the_range_around_loading_is_a_scope_also_where_it_was_written_as_an_op() -> None:
     fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     ops = span(fetch, 0, 60), span("aten::stack", 0, 20), span("aten::mm", 60, 30), span("aten::add", 90, 10)

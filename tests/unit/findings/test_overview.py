@@ -72,7 +72,7 @@ def test_ops_say_how_much_device_time_they_have_beyond_the_time_that_the_device_
     more = (kernel("copy", 20, 20, 2, stream=9), kernel("late", 90, 20, 3))
     aside = section(make_trace(*work, *more), "Ops").aside
     busy, meanwhile, outside = (format_ns(ns) for ns in (80_000, 20_000, 10_000))
-    of_what = f"{busy} busy + {meanwhile} on other streams meanwhile + {outside} outside of steps"
+    of_what = f"{busy} busy + {meanwhile} on other streams at the same time + {outside} outside of steps"
     assert aside == f"self device time per step: {of_what}"
 
 

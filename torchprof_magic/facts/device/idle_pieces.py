@@ -255,7 +255,7 @@ CAUSE_TITLES = {
     "compile": "compilation or graph capture",
     "initialisation": "initialisation",
     "communication": "communication by the host",
-    "allocation": "reserving device memory",
+    "allocation": "reserving or freeing device memory",
     "op dispatch": "op dispatch",
     "python": "Python between ops",
     "queued": "launch latency",

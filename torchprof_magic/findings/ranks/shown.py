@@ -161,7 +161,7 @@ def _longest_wait(job: Job, least: int) -> str:
     in_all = " in all steps" if waits["step"].n_unique() > 1 else ""
     return (
         f"For rank {row['last_rank']} {others} {format_ns(whole_ns)}{together}{in_all}, {format_ns(row['wait_ns'])} of "
-        f"it in collective {row['number']}, {code_of(row['name'])}, until it comes at "
+        f"it in collective {row['number']}, {code_of(row['name'])}, which it enters at "
         f"{format_ns(row['start_ns'] - least)}."
     )
 
@@ -172,10 +172,10 @@ def _most_waiting(job: Job) -> str:
     if waits.height == 0:
         return ""
     row = waits.row(0, named=True)
-    in_all = " in all steps" if waits["step"].n_unique() > 1 else ""
+    in_all = "in all steps" if waits["step"].n_unique() > 1 else "in total"
     return (
         f"The ranks wait longest in collective {row['number']}, {code_of(row['name'])}, for rank {row['last_rank']}: "
-        f"{format_ns(row['wait_ns'])} of {format_ns(int(waits['wait_ns'].sum()))} together{in_all}."
+        f"{format_ns(row['wait_ns'])} of {format_ns(int(waits['wait_ns'].sum()))} {in_all}."
     )
 
 

@@ -46,7 +46,7 @@ COLUMNS = (
     Column(name="source", title="Source", unit="code", definition="Text of that line, if it was watched."),
     Column(
         name="cause_ns",
-        title="More than others",
+        title="Longer than others",
         unit="ns",
         definition="Time per step that the cause takes on this rank more than on the others, by their median; by "
         "their mean for a late start.",

@@ -81,7 +81,7 @@ _NAMES = {
     "compute": "computation",
     "data": "loading data",
     "waiting": "waiting in calls",
-    "allocation": "reserving device memory",
+    "allocation": "reserving or freeing device memory",
     "python": "Python",
     "optimizer": "the optimizer",
     "profiler": "the profiler",

@@ -72,7 +72,8 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
     names = [column.name for column in columns]
     is_called, is_closed = (pl.col("part") == CALLED).alias("is_called"), (pl.col("kind") != NO_OP).alias("is_closed")
     is_mostly_no_op = has_mostly_no_op(table.frame)
-    is_rest = _waits() if is_mostly_no_op else _waits() | (pl.col("kind") == NO_OP)
+    # What is larger than any op is no rest: it is what the table is about.
+    is_rest = _waits() if _is_no_op_first(table.frame) else _waits() | (pl.col("kind") == NO_OP)
     return Table(
         frame=ops.select("id", "above", "kind", "note", is_called, is_closed, is_rest.alias("is_rest"), *names),
         columns=columns,
@@ -82,6 +83,15 @@ def ops_view(trace: Trace, part: TimeRange) -> Table:
         note="note",
         rest="is_rest",
     )
+
+
+def _is_no_op_first(ops: pl.DataFrame) -> bool:
+    """Return whether more work of a device is of no known op than of any that is known."""
+    if "self_device_ns" not in ops.columns:
+        return False
+    is_no_op = pl.col("kind") == NO_OP
+    no_op_ns, most_ns = (ops.filter(each)["self_device_ns"].max() for each in (is_no_op, ~is_no_op))
+    return bool(no_op_ns and no_op_ns >= (most_ns or 0))
 
 
 def has_mostly_no_op(ops: pl.DataFrame) -> bool:

@@ -140,7 +140,7 @@ export function describeDevice(device: DeviceTime | null, steps: number): string
   const least = (busy_ns + overlap_ns + outside_ns) * LEAST_SHARE;
   const parts: readonly (readonly [number, string])[] = [
     [busy_ns, devices > 1 ? `busy on ${devices} devices` : "busy"],
-    [overlap_ns, "on other streams meanwhile"],
+    [overlap_ns, "on other streams at the same time"],
     [outside_ns, device.has_steps ? "outside of steps" : "before the first op"],
   ];
   const shown = parts.filter(([ns]) => ns > least);

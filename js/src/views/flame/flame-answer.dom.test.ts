@@ -62,7 +62,7 @@ it("says that waits stand aside where a thread waits for another", async () => {
     ["line 4", "line", 4e6, 0],
   ];
   const said = await answerOf("cpu_ns", boxes, {}, Float64Array.of(4e6, 4e6, 0));
-  expect(said).toBe("Waits aside, 4 ms in line 4");
+  expect(said).toBe("Not counting waits, 4 ms in line 4");
   expect(mounted?.root.querySelector(".tp-legend")?.textContent).toContain(
     "waiting for other threads",
   );

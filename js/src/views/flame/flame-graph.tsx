@@ -283,7 +283,7 @@ function Hottest({ moves, weight }: MovesProps & { readonly weight: WeightHeader
   return (
     <p class="tp-answer">
       {isBare && "No code path was recorded, nor which op launched this work. "}
-      {hasWaits && "Waits aside, "}
+      {hasWaits && "Not counting waits, "}
       <strong>{formatValue(size(last) / weightDivisor(model, weight), weight.unit)}</strong>
       {model.steps > 1 && " per step"} in{" "}
       <Button class="tp-link" title={names.join(" › ")} onClick={() => moves.select(last)}>
@@ -418,7 +418,7 @@ function toneText(kinds: readonly string[]): string {
   const kernels = kinds.includes("kernel") ? ["kernels"] : [];
   const strong = own.length > 0 ? [`strong: ${own.join(", ")}`] : [];
   return [
-    "color: what most of a box is",
+    "color: main phase",
     ...strong,
     ...(own.length > 0 ? [`pale: ${[...ops, ...kernels].join(", ")}`] : []),
     ...library,

@@ -49,7 +49,7 @@ it("says of what device time consists that is more than the busy time", () => {
   const device = { devices: 1, busy_ns: 9e6, overlap_ns: 3e6, outside_ns: 1.5e6, has_steps: true };
   const whole = { steps: 3, recorded: 3, threads, device };
   expect(describeWhole(whole, DEVICE)).toBe(
-    "mean of 3 steps · device time: 3 ms busy + 1 ms on other streams meanwhile + 500 µs outside of steps",
+    "mean of 3 steps · device time: 3 ms busy + 1 ms on other streams at the same time + 500 µs outside of steps",
   );
   const rest = { ...device, devices: 2, overlap_ns: 0, has_steps: false };
   expect(describeWhole({ ...whole, steps: 1, recorded: 1, device: rest }, DEVICE)).toBe(

@@ -31,7 +31,7 @@ export function Waits({ report, name, ranks }: WaitsProps) {
     <section class="tp-waits" aria-label="Waiting in each collective">
       <h3 class="tp-waits-title">
         Waiting in each collective, {look.suffix}
-        <span>longer than on the quickest rank</span>
+        <span>how much longer than on the fastest rank</span>
       </h3>
       <div class="tp-waits-scroll">
         <table>

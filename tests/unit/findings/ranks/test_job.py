@@ -74,7 +74,7 @@ def test_the_timeline_begins_with_the_rank_that_is_late(tmp_path: Path) -> None:
     assert set(view.frame.filter(pl.col("lane") == 1)["note"]) == {"comes last"}
     # The three others wait for 200 us each, in each of the three steps.
     assert view.answer.startswith(
-        "For rank 2 the others wait 1.80 ms together in all steps, 600 µs of it in collective 1, `all_reduce`, until "
+        "For rank 2 the others wait 1.80 ms together in all steps, 600 µs of it in collective 1, `all_reduce`, which "
     )
 
 
@@ -95,7 +95,7 @@ def test_the_tables_of_collectives_and_stragglers_say_where_and_for_whom_most_of
     job = tp.load(tmp_path)._job
     # Three others wait for 200 us each, in each of the three steps.
     assert collectives_view(job).answer == (
-        "The ranks wait longest in collective 1, `all_reduce`, for rank 2: 600 µs of 1.80 ms together in all steps."
+        "The ranks wait longest in collective 1, `all_reduce`, for rank 2: 600 µs of 1.80 ms in all steps."
     )
     assert stragglers_view(job).answer == "For rank 2 the others wait 600 µs together per step: all of the waiting."
 

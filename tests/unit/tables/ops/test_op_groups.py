@@ -148,6 +148,17 @@ def test_where_the_ops_of_most_work_are_not_known_that_work_is_no_rest() -> None
     assert not view.frame["is_rest"].any()
 
 
+@pytest.mark.parametrize(("early_us", "is_rest"), [(21, False), (19, True)])
+def test_work_of_no_op_that_is_more_than_that_of_any_op_is_no_rest(early_us: float, *, is_rest: bool) -> None:
+    # Two ops of 20 us each: that of none is less than half of all.
+    events = []
+    for at, name in enumerate(("aten::mm", "aten::add")):
+        events += [span(name, 20 * at, 15), launch(20 * at + 1, 1, correlation=at)]
+        events += [kernel(name, 100 + 30 * at, 20, correlation=at)]
+    view = ops_view(make_trace(*events, kernel("early", 200, early_us, correlation=99)))
+    assert view.frame.filter(name=OUTSIDE_OPS)["is_rest"].to_list() == [is_rest]
+
+
 def test_an_op_and_a_range_of_one_name_have_their_own_rows_and_kernels() -> None:
     trace = make_trace(
         annotation("norm", 0, 50),
