@@ -91,7 +91,7 @@ def _is_no_op_first(ops: pl.DataFrame) -> bool:
         return False
     is_no_op = pl.col("kind") == NO_OP
     no_op, known = (ops.filter(each)["self_device_ns"] for each in (is_no_op, ~is_no_op))
-    return bool(no_op.sum()) and no_op.sum() >= max(known.to_list(), default=0)
+    return bool(no_op.sum()) and no_op.sum() >= max(known.drop_nulls().to_list(), default=0)
 
 
 def has_mostly_no_op(ops: pl.DataFrame) -> bool:
