@@ -136,7 +136,9 @@ def state_after(kernel: Kernel, cell: str) -> dict[str, str]:
     """Run a cell, and return the state after it, with the values that it computed."""
     done = kernel.run(cell)
     assert done.reply["status"] == "ok", done.reply
-    found: dict[str, str] = ast.literal_eval(kernel.run("_state() | {'values': repr(values)}").values[0])
+    state = kernel.run("_state() | {'values': repr(values)}")
+    assert state.reply["status"] == "ok", state.reply
+    found: dict[str, str] = ast.literal_eval(state.values[0])
     return found
 
 
