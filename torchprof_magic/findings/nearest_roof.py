@@ -101,11 +101,13 @@ def _nearest(known: pl.DataFrame) -> str:
     ratio = format_ratio(nearest["roof_ratio"])
     if large.height == 1:
         return f" It is at {ratio} of its roof."
-    if nearest["name"] == known["name"][0]:
-        return f" It is also the nearest to its roof, at {ratio} of it."
-    some = f"Of those with at least {format_ratio(_LEAST_WORK)} of the work, "
+    some = f"of those with at least {format_ratio(_LEAST_WORK)} of the work, "
     of_what = "" if nearest["name"] == every["name"] else some
-    return f" {of_what}{code_of(nearest['name'])} is nearest to its roof, at {ratio} of it."
+    if nearest["name"] == known["name"][0]:
+        who = f"{of_what}it is also the nearest"
+    else:
+        who = f"{of_what}{code_of(nearest['name'])} is nearest"
+    return f" {who[0].upper()}{who[1:]} to its roof, at {ratio} of it."
 
 
 def _what_is_missing(trace: Trace) -> str:

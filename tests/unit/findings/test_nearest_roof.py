@@ -90,6 +90,15 @@ def test_the_sentence_names_what_is_nearest_to_its_limit_if_that_takes_a_part_of
     assert answer(busy(PRODUCT)) == f"{most} It is at 32 % of its roof."
 
 
+def test_what_could_gain_the_most_can_be_the_nearest_of_those_with_a_part_of_the_work() -> None:
+    # At 128 / 400 = 32 % and 4 / 20 = 20 % of their limits, and at 67 % what takes 0.07 % of the time.
+    far, small = (*COPY[:2], 20), ("aten::add", [[50_000], [50_000]], 0.3)
+    said = "`aten::mm` could gain the most: up to 272 of 400 µs per step; its limit is arithmetic."
+    assert answer(busy(PRODUCT, far)) == f"{said} It is also the nearest to its roof, at 32 % of it."
+    some = "Of those with at least 1 % of the work, it is also the nearest to its roof, at 32 % of it."
+    assert answer(busy(PRODUCT, far, small)) == f"{said} {some}"
+
+
 def test_without_advice_the_work_that_could_gain_much_of_a_step_is_what_to_change() -> None:
     said = "`aten::mm` could gain the most: up to 272 of 400 µs per step; its limit is arithmetic."
     assert without_advice(busy(PRODUCT, COPY)) == said
